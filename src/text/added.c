@@ -16,12 +16,21 @@ static void set_open(tokenizer *t, added_set *set, bool normalized) {
     set->token = token;
 }
 
-void added_open(tokenizer *t) {
+void added_open(const text_loader *l) {
+    tokenizer *t = l->t;
+    uint64_t size = 0;
+    for (uint32_t i = 0; i < t->added_count; i++) size += t->added[i].text.n;
+    text_work work = work_for(l->scratch, size, QN_EFORMAT);
     for (uint32_t i = 0; i < t->added_count; i++) {
         added_token *token = &t->added[i];
         token->found = token->text;
         if (token->normalized)
-            token->found = span_copy(&t->a, normalize_all(&t->normalizers, &t->a, token->text));
+            token->found = span_copy(&t->a, normalize_all(&t->normalizers, &work, token->text));
+        if (token->found.n > TOKEN_MOST)
+            load_bad(l, NULL,
+                     "added token %u is %zu bytes in a normalised text; up to %d are "
+                     "searched for",
+                     i, token->found.n, TOKEN_MOST);
     }
     set_open(t, &t->raw, false);
     set_open(t, &t->normalized, true);

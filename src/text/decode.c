@@ -51,7 +51,7 @@ static void metaspace_read(const text_loader *l, const json *v, text_step *s) {
 static void metaspace_decode(const text_step *s, decode_state *d) {
     for (uint32_t i = 0; i < d->n; i++)
         d->at[i] =
-            span_replace(d->a, d->at[i], s->from, i == 0 && s->flag[0] ? SPAN("") : SPAN(" "));
+            work_replace(d->work, d->at[i], s->from, i == 0 && s->flag[0] ? SPAN("") : SPAN(" "));
 }
 
 static void wordpiece_read(const text_loader *l, const json *v, text_step *s) {
@@ -68,9 +68,9 @@ static void wordpiece_decode(const text_step *s, decode_state *d) {
         if (i && span_begins(*t, s->from))
             *t = span_from(*t, s->from.n);
         else if (i)
-            *t = span_join(d->a, SPAN(" "), *t);
+            *t = work_join(d->work, SPAN(" "), *t);
         for (size_t k = 0; s->flag[0] && k < COUNT_OF(clean); k++)
-            *t = span_replace(d->a, *t, (span){clean[k][0], strlen(clean[k][0])},
+            *t = work_replace(d->work, *t, (span){clean[k][0], strlen(clean[k][0])},
                               (span){clean[k][1], strlen(clean[k][1])});
     }
 }
@@ -80,7 +80,7 @@ static void suffix_read(const text_loader *l, const json *v, text_step *s) {
 }
 static void suffix_decode(const text_step *s, decode_state *d) {
     for (uint32_t i = 0; i < d->n; i++)
-        d->at[i] = span_replace(d->a, d->at[i], s->from, i + 1 == d->n ? SPAN("") : SPAN(" "));
+        d->at[i] = work_replace(d->work, d->at[i], s->from, i + 1 == d->n ? SPAN("") : SPAN(" "));
 }
 
 static void replace_read(const text_loader *l, const json *v, text_step *s) {
@@ -89,7 +89,7 @@ static void replace_read(const text_loader *l, const json *v, text_step *s) {
     s->to = load_text(l, v, "content");
 }
 static void replace_decode(const text_step *s, decode_state *d) {
-    for (uint32_t i = 0; i < d->n; i++) d->at[i] = span_replace(d->a, d->at[i], s->from, s->to);
+    for (uint32_t i = 0; i < d->n; i++) d->at[i] = work_replace(d->work, d->at[i], s->from, s->to);
 }
 
 static void strip_read(const text_loader *l, const json *v, text_step *s) {

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-enum { ID_GAP = 1 << 16 };
+enum { ID_GAP = 1 << 16, LIST_MOST = 256 /* steps: each takes time and room by the text */ };
 
 /* ---- members -------------------------------------------------------------------------------- */
 
@@ -65,6 +65,7 @@ text_step *steps_add(const text_loader *l, step_list *out, step_part part, const
     const step_row *row = parts[part].rows();
     while (row->name && strcmp(row->name, name)) row++;
     if (!row->name) return NULL;
+    if (out->n == LIST_MOST) load_bad(l, NULL, "more than %d %ss", LIST_MOST, parts[part].what);
     if (out->n == out->cap)
         out->at = arena_grow(&l->t->a, out->at, &out->cap, out->n + 1, sizeof *out->at);
     out->at[out->n] = (text_step){.row = row};
@@ -271,7 +272,7 @@ void tokenizer_finish(const text_loader *l) {
         if (id >= t->most) load_bad(l, NULL, "id %d around a text, and there are %d", id, t->most);
     }
     bytes_find(t);
-    added_open(t);
+    added_open(l);
     t->text = arena_zeroed(&t->a, ((size_t)t->most + 1) * sizeof *t->text);
     t->is_special = arena_zeroed(&t->a, (size_t)t->most + 1);
     for (uint32_t id = 0; id < t->vocab.size; id++) t->text[id] = t->vocab.token[id];

@@ -2,32 +2,72 @@
  * tokenizer.json, each from one text to another. */
 #include "text/text.h"
 
+/* ---- how long texts may become --------------------------------------------------------------- */
+
+text_work work_for(arena *a, uint64_t size, qn_code code) {
+    uint64_t room = GROWTH_FREE + size * 64;
+    return (text_work){a, room < TEXT_MOST ? room : TEXT_MOST, code};
+}
+
+void work_grow(text_work *w, uint64_t before, uint64_t after) {
+    uint64_t by = after > before ? after - before : 0;
+    if (by > w->room)
+        raise_error(w->a->h->ctx, w->code,
+                    "tokenizer: its steps make a text longer by more than %d bytes and 64 times "
+                    "its size",
+                    GROWTH_FREE);
+    w->room -= by;
+}
+
+span work_join(text_work *w, span x, span y) {
+    work_grow(w, y.n, (uint64_t)x.n + y.n);
+    return span_join(w->a, x, y);
+}
+
+span work_replace(text_work *w, span s, span from, span to) {
+    const char *hit = from.n && s.n ? memmem(s.s, s.n, from.s, from.n) : NULL;
+    for (span rest = s; hit && to.n > from.n;) {
+        work_grow(w, from.n, to.n);
+        rest = span_from(rest, (size_t)(hit - rest.s) + from.n);
+        hit = rest.n ? memmem(rest.s, rest.n, from.s, from.n) : NULL;
+    }
+    return span_replace(w->a, s, from, to);
+}
+
 /* ---- building a text ------------------------------------------------------------------------ */
 
 typedef struct builder {
-    arena *a;
+    text_work *w;
+    size_t before;
     char *s;
     size_t n;
     uint32_t cap;
 } builder;
 
 static void put(builder *b, uint32_t c) {
-    if (b->n + 4 > b->cap) b->s = arena_grow(b->a, b->s, &b->cap, (uint32_t)b->n + 4, 1);
+    if (b->n + 4 > b->cap) b->s = arena_grow(b->w->a, b->s, &b->cap, (uint32_t)b->n + 4, 1);
     b->n += utf8_put(c, b->s + b->n);
 }
 
-static builder builder_for(arena *a, span text) {
-    builder b = {.a = a, .cap = (uint32_t)text.n + 4};
-    b.s = arena_alloc(a, b.cap);
+static builder builder_for(text_work *w, span text) {
+    builder b = {.w = w, .before = text.n, .cap = (uint32_t)text.n + 4};
+    b.s = arena_alloc(w->a, b.cap);
     return b;
 }
 
 static span done(const builder *b) {
+    work_grow(b->w, b->before, b->n);
     return (span){b->s, b->n};
 }
 
-static span lower_case(arena *a, span text) {
-    builder b = builder_for(a, text);
+static span form_run(text_work *w, span text, text_form form) {
+    span made = text_normalize(w->a, text, form);
+    work_grow(w, text.n, made.n);
+    return made;
+}
+
+static span lower_case(text_work *w, span text) {
+    builder b = builder_for(w, text);
     for (size_t at = 0, n; at < text.n; at += n) {
         uint32_t c = utf8_next(text.s + at, &n);
         put(&b, c == 0x130 ? 'i' : char_lower(c));
@@ -36,8 +76,8 @@ static span lower_case(arena *a, span text) {
     return done(&b);
 }
 
-static span without(arena *a, span text, char_set set) {
-    builder b = builder_for(a, text);
+static span without(text_work *w, span text, char_set set) {
+    builder b = builder_for(w, text);
     for (size_t at = 0, n; at < text.n; at += n) {
         uint32_t c = utf8_next(text.s + at, &n);
         if (!char_in(c, set)) put(&b, c);
@@ -58,8 +98,8 @@ static void bert_read(const text_loader *l, const json *v, text_step *s) {
 }
 
 /* White space as spaces, without control characters; spaces around Chinese ones. */
-static span bert_clean(arena *a, span text, bool clean, bool chinese) {
-    builder b = builder_for(a, text);
+static span bert_clean(text_work *w, span text, bool clean, bool chinese) {
+    builder b = builder_for(w, text);
     for (size_t at = 0, n; at < text.n; at += n) {
         uint32_t c = utf8_next(text.s + at, &n);
         if (clean && char_in(c, SET_CONTROL)) continue;
@@ -71,33 +111,33 @@ static span bert_clean(arena *a, span text, bool clean, bool chinese) {
     return done(&b);
 }
 
-static span bert_run(const text_step *s, arena *a, span text) {
+static span bert_run(const text_step *s, text_work *w, span text) {
     if (s->flag[BERT_CLEAN] || s->flag[BERT_CHINESE])
-        text = bert_clean(a, text, s->flag[BERT_CLEAN], s->flag[BERT_CHINESE]);
-    if (s->flag[BERT_ACCENTS]) text = without(a, text_normalize(a, text, FORM_NFD), SET_ACCENT);
-    return s->flag[BERT_LOWER] ? lower_case(a, text) : text;
+        text = bert_clean(w, text, s->flag[BERT_CLEAN], s->flag[BERT_CHINESE]);
+    if (s->flag[BERT_ACCENTS]) text = without(w, form_run(w, text, FORM_NFD), SET_ACCENT);
+    return s->flag[BERT_LOWER] ? lower_case(w, text) : text;
 }
 
 /* ---- the others ----------------------------------------------------------------------------- */
 
 #define FORM(name, NAME)                                                                           \
-    static span name##_run(const text_step *s, arena *a, span text) {                              \
+    static span name##_run(const text_step *s, text_work *w, span text) {                          \
         (void)s;                                                                                   \
-        return text_normalize(a, text, FORM_##NAME);                                               \
+        return form_run(w, text, FORM_##NAME);                                                     \
     }
 FORM(nfc, NFC)
 FORM(nfd, NFD)
 FORM(nfkc, NFKC)
 FORM(nfkd, NFKD)
 
-static span lower_run(const text_step *s, arena *a, span text) {
+static span lower_run(const text_step *s, text_work *w, span text) {
     (void)s;
-    return lower_case(a, text);
+    return lower_case(w, text);
 }
 
-static span accents_run(const text_step *s, arena *a, span text) {
+static span accents_run(const text_step *s, text_work *w, span text) {
     (void)s;
-    return without(a, text, SET_MARK);
+    return without(w, text, SET_MARK);
 }
 
 static void strip_read(const text_loader *l, const json *v, text_step *s) {
@@ -105,9 +145,9 @@ static void strip_read(const text_loader *l, const json *v, text_step *s) {
     s->flag[1] = load_flag(l, v, "strip_right", true);
 }
 
-static span strip_run(const text_step *s, arena *a, span text) {
+static span strip_run(const text_step *s, text_work *w, span text) {
     size_t n, at;
-    (void)a;
+    (void)w;
     while (s->flag[0] && text.n && char_is_space(utf8_next(text.s, &n))) text = span_from(text, n);
     while (s->flag[1] && text.n &&
            char_is_space(utf8_next(text.s + (at = utf8_before(text, text.n)), &n)))
@@ -119,8 +159,8 @@ static void prepend_read(const text_loader *l, const json *v, text_step *s) {
     s->from = load_text(l, v, "prepend");
 }
 
-static span prepend_run(const text_step *s, arena *a, span text) {
-    return text.n ? span_join(a, s->from, text) : text;
+static span prepend_run(const text_step *s, text_work *w, span text) {
+    return text.n ? work_join(w, s->from, text) : text;
 }
 
 /* {"String": ..} or one of the patterns of runs. */
@@ -142,21 +182,22 @@ static void replace_read(const text_loader *l, const json *v, text_step *s) {
 }
 
 /* Rows of at least count[0] spaces, each by `to`. */
-static span replace_spaces(const text_step *s, arena *a, span text) {
+static span replace_spaces(const text_step *s, text_work *w, span text) {
     str out;
-    str_open_in(&out, a);
+    str_open_in(&out, w->a);
     str_addn(&out, "", 0);
     for (size_t at = 0, end; at < text.n; at = end) {
         for (end = at; end < text.n && text.s[end] == ' ';) end++;
         bool enough = end - at >= s->count[0];
         if (end == at) end++;
+        if (enough) work_grow(w, end - at, s->to.n);
         str_addn(&out, enough ? s->to.s : text.s + at, enough ? s->to.n : end - at);
     }
     return (span){out.s, out.len};
 }
 
-static span replace_run(const text_step *s, arena *a, span text) {
-    return s->flag[0] ? replace_spaces(s, a, text) : span_replace(a, text, s->from, s->to);
+static span replace_run(const text_step *s, text_work *w, span text) {
+    return s->flag[0] ? replace_spaces(s, w, text) : work_replace(w, text, s->from, s->to);
 }
 
 const step_row *normalizer_rows(void) {
@@ -176,8 +217,8 @@ const step_row *normalizer_rows(void) {
     return rows;
 }
 
-span normalize_all(const step_list *steps, arena *a, span text) {
+span normalize_all(const step_list *steps, text_work *w, span text) {
     for (uint32_t i = 0; i < steps->n; i++)
-        text = steps->at[i].row->normalize(&steps->at[i], a, text);
+        text = steps->at[i].row->normalize(&steps->at[i], w, text);
     return text;
 }

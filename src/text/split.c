@@ -105,22 +105,23 @@ static void byte_level_read(const text_loader *l, const json *v, text_step *s) {
     s->flag[1] = load_flag(l, v, "use_regex", true);
 }
 
-static span to_letters(arena *a, span text) {
-    char *out = arena_alloc(a, text.n * 2 + 1);
+static span to_letters(text_work *w, span text) {
+    char *out = arena_alloc(w->a, text.n * 2 + 1);
     size_t n = 0;
     for (size_t i = 0; i < text.n; i++)
         n += utf8_put(byte_letter((unsigned char)text.s[i]), out + n);
+    work_grow(w, text.n, n);
     return (span){out, n};
 }
 
 static void byte_level_split(const text_step *s, piece_list *out, piece in) {
     uint32_t from = out->n;
-    if (s->flag[0] && in.text.s[0] != ' ') in.text = span_join(out->a, SPAN(" "), in.text);
+    if (s->flag[0] && in.text.s[0] != ' ') in.text = work_join(out->work, SPAN(" "), in.text);
     if (s->flag[1])
         split_pattern((splitting){out, in, ISOLATED, .at = 0}, pattern_named("gpt-2"));
     else
         piece_add(out, in.text, -1, in.first);
-    for (; from < out->n; from++) out->at[from].text = to_letters(out->a, out->at[from].text);
+    for (; from < out->n; from++) out->at[from].text = to_letters(out->work, out->at[from].text);
 }
 
 /* ---- the others ----------------------------------------------------------------------------- */
@@ -133,7 +134,7 @@ static bool is_number(uint32_t c) {
 }
 
 static void bert_split(const text_step *s, piece_list *out, piece in) {
-    piece_list words = {.a = out->a};
+    piece_list words = {out->work, .a = out->a};
     (void)s;
     split_chars((splitting){&words, in, REMOVED, .at = 0}, char_is_space);
     for (uint32_t i = 0; i < words.n; i++)
@@ -223,9 +224,9 @@ static void metaspace_read(const text_loader *l, const json *v, text_step *s) {
     s->flag[1] = load_flag(l, v, "split", true);
 }
 static void metaspace_split(const text_step *s, piece_list *out, piece in) {
-    in.text = span_replace(out->a, in.text, SPAN(" "), s->from);
+    in.text = work_replace(out->work, in.text, SPAN(" "), s->from);
     bool wants = s->flag[0] == PREPEND_ALWAYS || (s->flag[0] == PREPEND_FIRST && in.first);
-    if (wants && !span_begins(in.text, s->from)) in.text = span_join(out->a, s->from, in.text);
+    if (wants && !span_begins(in.text, s->from)) in.text = work_join(out->work, s->from, in.text);
     if (s->flag[1])
         split_text((splitting){out, in, WITH_NEXT, .at = 0}, s->from);
     else

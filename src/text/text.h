@@ -35,6 +35,22 @@ span span_copy(arena *a, span s); /* with a zero byte behind it */
 span span_join(arena *a, span x, span y);
 span span_replace(arena *a, span s, span from, span to); /* every one, from the left */
 
+/* What the steps of a tokenizer make texts in. A file's steps may each make a text longer, and so a
+ * row of them may make it as long as it likes: what a call makes of its text is bounded. */
+enum {
+    TEXT_MOST = 1 << 28,  /* bytes; what is counted along the way stays within 32 bits */
+    GROWTH_FREE = 1 << 20 /* bytes that a text may grow by, and */
+};
+typedef struct text_work {
+    arena *a;
+    uint64_t room; /* bytes by which texts may still grow */
+    qn_code code;  /* of the error where they grow by more */
+} text_work;
+text_work work_for(arena *a, uint64_t size, qn_code code); /* on texts of so many bytes */
+void work_grow(text_work *w, uint64_t before, uint64_t after);
+span work_join(text_work *w, span x, span y);
+span work_replace(text_work *w, span s, span from, span to);
+
 /* ---- unicode.c: tables in unicode/ ----------------------------------------------------------- */
 
 /* General categories, as bits of sets. */
@@ -154,7 +170,8 @@ typedef struct piece {
     bool first; /* does it begin where the text does? */
 } piece;
 typedef struct piece_list {
-    arena *a;
+    text_work *work;
+    arena *a; /* the work's */
     piece *at;
     uint32_t n, cap;
 } piece_list;
@@ -230,7 +247,8 @@ int64_t load_int(const text_loader *l, const json *object, const char *key, int6
 const json *load_member(const text_loader *l, const json *object, const char *key, json_kind kind);
 
 typedef struct decode_state {
-    arena *a;
+    text_work *work;
+    arena *a; /* the work's */
     span *at; /* tokens, which steps change, join and drop */
     uint32_t n;
 } decode_state;
@@ -238,7 +256,7 @@ typedef struct step_row {
     const char *name;
     void (*read)(const text_loader *l, const json *v, text_step *s); /* NULL: it has no options */
     union {
-        span (*normalize)(const text_step *s, arena *a, span text);
+        span (*normalize)(const text_step *s, text_work *w, span text);
         void (*split)(const text_step *s, piece_list *out, piece in);
         void (*decode)(const text_step *s, decode_state *d);
     };
@@ -260,7 +278,7 @@ text_step *steps_add(const text_loader *l, step_list *out, step_part part, const
 const step_row *normalizer_rows(void); /* up to one without a name */
 const step_row *splitter_rows(void);
 const step_row *decoder_rows(void);
-span normalize_all(const step_list *steps, arena *a, span text);
+span normalize_all(const step_list *steps, text_work *w, span text);
 
 /* ---- pattern.c: rows in patterns.h ----------------------------------------------------------- */
 
@@ -281,7 +299,7 @@ void bytes_find(tokenizer *t);                                 /* tokens <0x00> 
 /* ---- added.c --------------------------------------------------------------------------------- */
 
 /* Cut the added tokens of a set out of a text. */
-void added_open(tokenizer *t);
+void added_open(const text_loader *l);
 void added_split(const added_set *set, bool specials, piece in, piece_list *out);
 
 /* ---- load.c, gguf.c -------------------------------------------------------------------------- */

@@ -5,8 +5,6 @@
  * by one splitter after the other, and the model makes ids of every word. */
 #include "text/text.h"
 
-enum { TEXT_MOST = 1 << 28 }; /* bytes; what is counted along the way stays within 32 bits */
-
 /* ---- making --------------------------------------------------------------------------------- */
 
 typedef struct opening {
@@ -73,6 +71,7 @@ void qn_tokenizer_close(qn_tokenizer *known) {
 
 typedef struct encoding {
     tokenizer *t;
+    text_work work;
     span text;
     unsigned flags;
     id_list ids;
@@ -81,11 +80,11 @@ typedef struct encoding {
 /* What lies between added tokens: split, and each word to the model. */
 static void encode_rest(encoding *e, piece in) {
     tokenizer *t = e->t;
-    piece_list words = {.a = &t->work};
+    piece_list words = {&e->work, .a = &t->work};
     piece_add(&words, in.text, -1, in.first);
     for (uint32_t i = 0; i < t->splitters.n; i++) {
         const text_step *step = &t->splitters.at[i];
-        piece_list next = {.a = &t->work};
+        piece_list next = {&e->work, .a = &t->work};
         for (uint32_t k = 0; k < words.n; k++) step->row->split(step, &next, words.at[k]);
         words = next;
     }
@@ -95,12 +94,12 @@ static void encode_rest(encoding *e, piece in) {
 static void encode_piece(encoding *e, piece in) {
     tokenizer *t = e->t;
     bool specials = !(e->flags & QN_ENCODE_PLAIN);
-    piece_list parts = {.a = &t->work};
+    piece_list parts = {&e->work, .a = &t->work};
     if (in.id >= 0) {
         id_add(&e->ids, &t->work, in.id);
         return;
     }
-    in.text = normalize_all(&t->normalizers, &t->work, in.text);
+    in.text = normalize_all(&t->normalizers, &e->work, in.text);
     added_split(&t->normalized, specials, in, &parts);
     for (uint32_t i = 0; i < parts.n; i++) {
         if (parts.at[i].id >= 0)
@@ -113,9 +112,10 @@ static void encode_piece(encoding *e, piece in) {
 static void encode_work(void *arg) {
     encoding *e = arg;
     tokenizer *t = e->t;
-    piece_list parts = {.a = &t->work};
+    piece_list parts = {&e->work, .a = &t->work};
     bool around = e->flags & QN_ENCODE_SPECIAL;
     arena_free(&t->work);
+    e->work = work_for(&t->work, e->text.n, QN_ERANGE);
     e->ids.at = arena_alloc(&t->work, sizeof *e->ids.at);
     e->ids.cap = 1;
     for (uint32_t i = 0; around && i < t->before.n; i++) id_add(&e->ids, &t->work, t->before.at[i]);
@@ -163,7 +163,9 @@ typedef struct decoding {
 static void decode_work(void *arg) {
     decoding *d = arg;
     tokenizer *t = d->t;
-    decode_state s = {.a = &t->work};
+    text_work work;
+    decode_state s = {&work, .a = &t->work};
+    uint64_t size = 0;
     str out;
     arena_free(&t->work);
     s.at = arena_alloc(s.a, ((size_t)d->n + 1) * sizeof *s.at);
@@ -172,8 +174,16 @@ static void decode_work(void *arg) {
         if (id < 0 || id >= t->most)
             raise_error(t->ctx, QN_ERANGE, "tokenizer_decode: id %d at place %lld; there are %d",
                         id, (long long)i, t->most);
-        if (t->text[id].s && !(d->skip_special && t->is_special[id])) s.at[s.n++] = t->text[id];
+        if (!t->text[id].s || (d->skip_special && t->is_special[id])) continue;
+        s.at[s.n++] = t->text[id];
+        size += t->text[id].n;
     }
+    if (size > TEXT_MOST)
+        raise_error(t->ctx, QN_ERANGE,
+                    "tokenizer_decode: tokens of %llu bytes; up to %d are taken "
+                    "at once",
+                    (unsigned long long)size, TEXT_MOST);
+    work = work_for(s.a, size + s.n, QN_ERANGE);
     for (uint32_t i = 0; i < t->decoders.n; i++)
         t->decoders.at[i].row->decode(&t->decoders.at[i], &s);
     str_open_in(&out, s.a);

@@ -419,6 +419,49 @@ static void tokens_that_hash_alike_take_no_square_of_time(void) {
     qn_close(qn);
 }
 
+/* Steps that each make a text 16 times as long are stopped, wherever they stand. */
+static void steps_cannot_grow_a_text_without_bound(void) {
+    static const char *const step[] = {
+        "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":"
+        "\"aaaaaaaaaaaaaaaa\"}",
+        "{\"type\":\"Prepend\",\"prepend\":\"%0300000d\"}",
+        "{\"type\":\"Metaspace\",\"replacement\":\"    \",\"split\":false}",
+        "{\"type\":\"ByteLevel\",\"use_regex\":false}"};
+    static const char *const part[][2] = {{"normalizer", "normalizers"},
+                                          {"normalizer", "normalizers"},
+                                          {"pre_tokenizer", "pretokenizers"},
+                                          {"pre_tokenizer", "pretokenizers"},
+                                          {"decoder", "decoders"}};
+    static const char *const added[] = {"", "{\"id\":1,\"content\":\"xa\",\"normalized\":true}"};
+    static char one[400000], text[4000000];
+    qn_ctx *qn = open_context();
+    for (size_t i = 0; i < 2 * COUNT_OF(part); i++) {
+        size_t at = i / 2;
+        snprintf(one, sizeof one, step[at % COUNT_OF(step)], 0);
+        size_t n = (size_t)snprintf(
+            text, sizeof text,
+            "{\"model\":{\"type\":\"WordLevel\",\"vocab\":{\"xa\":0},\"unk_token\":\"xa\"},"
+            "\"added_tokens\":[%s],\"%s\":{\"type\":\"Sequence\",\"%s\":[",
+            added[i % 2], part[at][0], part[at][1]);
+        for (int k = 0; k < 12 + (at == 3) * 100; k++)
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", k ? "," : "", one);
+        n += (size_t)snprintf(text + n, sizeof text - n, "]}}");
+        const int32_t *ids, id = 0;
+        uint64_t bytes = qn->heap.bytes;
+        qn_tokenizer *t = qn_tokenizer_open(qn, text, n);
+        if (t && at < 4) CHECK_INT(qn_tokenizer_encode(t, "a \xc3\xa9", 4, 0, &ids), -1);
+        if (t && at == 4) CHECK(!qn_tokenizer_decode(t, 1, &id, false, NULL));
+        CHECK(t || (i % 2 && at < 2));
+        CHECK_INT(qn_error_code(qn), t ? QN_ERANGE : QN_EFORMAT);
+        if (!strstr(qn_error(qn), "longer by more")) printf("%s\n", qn_error(qn));
+        CHECK(strstr(qn_error(qn), "longer by more"));
+        CHECK(qn->heap.bytes < bytes + (1 << 25));
+        qn_clear_error(qn);
+        qn_tokenizer_close(t);
+    }
+    qn_close(qn);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(gives_the_ids_of_the_package);
@@ -431,6 +474,7 @@ int main(int argc, char **argv) {
     RUN(damaged_files_do_no_harm);
     RUN(out_of_memory_is_an_error_anywhere);
     RUN(long_texts_take_no_square_of_time);
+    RUN(steps_cannot_grow_a_text_without_bound);
     RUN(tokens_that_hash_alike_take_no_square_of_time);
     return test_end();
 }
