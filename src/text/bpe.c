@@ -88,15 +88,14 @@ static bool pair_merges(const word *w, uint32_t at, merge *out) {
     if (at == NO_SYMBOL || left->next == NO_SYMBOL) return false;
     const symbol *right = &w->symbol[left->next];
     if (w->t->rank) {
-        int32_t id =
-            vocabulary_find(&w->t->vocab, (span){w->text.s + left->at, left->size + right->size});
+        int32_t id = token_find(w->t, (span){w->text.s + left->at, left->size + right->size});
         if (id >= 0) *out = (merge){w->t->rank[id], at, (uint32_t)id};
         return id >= 0;
     }
     const bpe_merges *m = &w->t->merges;
     uint64_t value = m->value[place_of(m, (uint64_t)left->id << 32 | (uint32_t)right->id)];
     *out = (merge){(uint32_t)(value >> 32), at, (uint32_t)value};
-    return value != UINT64_MAX;
+    return value != UINT64_MAX && !token_barred(w->t, (int32_t)(uint32_t)value);
 }
 
 static void offer(word *w, uint32_t at) {
@@ -150,7 +149,7 @@ static void characters_add(word *w) {
         span text = {w->text.s + at, n};
         if (at && t->prefix.n) text = span_join(w->a, t->prefix, text);
         if (at + n == w->text.n && t->suffix.n) text = span_join(w->a, text, t->suffix);
-        int32_t id = vocabulary_find(&t->vocab, text);
+        int32_t id = token_find(t, text);
         if (id < 0 && bytes_have_tokens(t, text)) {
             for (size_t i = 0; i < text.n; i++)
                 symbol_add(w, t->byte[(unsigned char)text.s[i]], at, 1);
@@ -163,6 +162,8 @@ static void characters_add(word *w) {
             symbol_add(w, id, at, n);
         else if (t->unknown >= 0)
             unknown += n;
+        else if (t->lacks_unknown)
+            unknown_must_be(t, text);
     }
     if (unknown) symbol_add(w, t->unknown, w->text.n - unknown, unknown);
 }
@@ -170,7 +171,7 @@ static void characters_add(word *w) {
 static void characters_by_score(word *w) {
     for (size_t at = 0, n; at < w->text.n; at += n) {
         utf8_next(w->text.s + at, &n);
-        symbol_add(w, vocabulary_find(&w->t->vocab, (span){w->text.s + at, n}), at, n);
+        symbol_add(w, token_find(w->t, (span){w->text.s + at, n}), at, n);
     }
 }
 
@@ -185,7 +186,7 @@ void unknown_add(const tokenizer *t, span text, id_list *out) {
 
 static void bpe_encode(tokenizer *t, span text, id_list *out) {
     word w = {.t = t, .a = &t->work, .text = text};
-    int32_t whole = t->ignore_merges ? vocabulary_find(&t->vocab, text) : -1;
+    int32_t whole = t->ignore_merges ? token_find(t, text) : -1;
     if (whole >= 0) {
         id_add(out, &t->work, whole);
         return;

@@ -156,6 +156,7 @@ static void model_read(const text_loader *l, const json *v) {
     t->suffix = optional_text(l, v, "end_of_word_suffix");
     span unknown = optional_text(l, v, "unk_token");
     t->unknown = unknown.n ? vocabulary_find(&t->vocab, unknown) : -1;
+    t->lacks_unknown = unknown.n && t->unknown < 0;
     t->fuse_unknown = load_flag(l, v, "fuse_unk", false);
     t->byte_fallback = load_flag(l, v, "byte_fallback", false);
     t->ignore_merges = load_flag(l, v, "ignore_merges", false);

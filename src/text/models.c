@@ -9,11 +9,21 @@
 
 #include <stdlib.h>
 
-static void unknown_must_be(const tokenizer *t, span text) {
+void unknown_must_be(const tokenizer *t, span text) {
     if (t->unknown >= 0) return;
     raise_error(t->ctx, QN_EARG,
                 "tokenizer_encode: no token stands for \"%.*s\", and none for the unknown",
                 (int)(text.n < 20 ? text.n : 20), text.s);
+}
+
+/* The unknown token stays: it is what other texts become, too. */
+bool token_barred(const tokenizer *t, int32_t id) {
+    return t->plain && t->is_special[id] && id != t->unknown;
+}
+
+int32_t token_find(const tokenizer *t, span text) {
+    int32_t id = vocabulary_find(&t->vocab, text);
+    return id >= 0 && token_barred(t, id) ? -1 : id;
 }
 
 /* ---- unigram -------------------------------------------------------------------------------- */
@@ -38,6 +48,7 @@ static best *best_ways(tokenizer *t, span text) {
         utf8_next(text.s + at, &n);
         prefix p = prefix_begin(&t->vocab, span_from(text, at));
         while ((id = prefix_next(&p)) >= 0) {
+            if (token_barred(t, id)) continue;
             best_offer(&way[at + p.length], way[at].score + t->score[id], id, at);
             single |= p.length == n;
         }
@@ -64,7 +75,7 @@ static void unigram_encode(tokenizer *t, span text, id_list *out) {
         end = b->from;
     }
     while (n--) {
-        int32_t id = vocabulary_find(&t->vocab, part[n]);
+        int32_t id = token_find(t, part[n]);
         if (id >= 0)
             id_add(out, &t->work, id);
         else
@@ -100,10 +111,11 @@ const model_row model_unigram = {"Unigram", unigram_read, unigram_encode};
 
 /* ---- WordPiece ------------------------------------------------------------------------------ */
 
-static int32_t longest(const vocabulary *v, span text, size_t *length) {
+static int32_t longest(const tokenizer *t, span text, size_t *length) {
     int32_t id, last = -1;
-    prefix p = prefix_begin(v, text);
+    prefix p = prefix_begin(&t->vocab, text);
     while ((id = prefix_next(&p)) >= 0) {
+        if (token_barred(t, id)) continue;
         last = id;
         *length = p.length;
     }
@@ -122,7 +134,7 @@ static void wordpiece_encode(tokenizer *t, span text, id_list *out) {
         size_t lead = used ? t->prefix.n : 0;
         char *from = rest + t->prefix.n + used - lead;
         if (lead) memcpy(from, t->prefix.s, lead);
-        int32_t id = longest(&t->vocab, (span){from, lead + text.n - used}, &length);
+        int32_t id = longest(t, (span){from, lead + text.n - used}, &length);
         fine = id >= 0 && length > lead;
         if (!fine) break;
         id_add(out, &t->work, id);
@@ -147,7 +159,7 @@ const model_row model_wordpiece = {"WordPiece", wordpiece_read, wordpiece_encode
 /* ---- whole words ---------------------------------------------------------------------------- */
 
 static void wordlevel_encode(tokenizer *t, span text, id_list *out) {
-    int32_t id = vocabulary_find(&t->vocab, text);
+    int32_t id = token_find(t, text);
     if (id < 0) {
         unknown_must_be(t, text);
         id = t->unknown;

@@ -221,6 +221,8 @@ typedef struct tokenizer {
     double unknown_score;
     int32_t unknown, byte[256]; /* -1: none */
     bool byte_fallback, fuse_unknown, ignore_merges;
+    bool lacks_unknown;  /* it is named and is no token */
+    bool plain;          /* of this call: special tokens are not spelled */
     span prefix, suffix; /* of what continues a word; of its end */
     uint32_t word_most;  /* characters */
     step_list normalizers, splitters, decoders;
@@ -294,7 +296,11 @@ extern const model_row model_bpe, model_unigram, model_wordpiece, model_wordleve
 void bpe_open(bpe_merges *m, arena *a, uint64_t count);
 void bpe_add(bpe_merges *m, arena *a, pair_of_ids pair, uint32_t rank, uint32_t id);
 void unknown_add(const tokenizer *t, span text, id_list *out); /* by bytes, or as such */
-void bytes_find(tokenizer *t);                                 /* tokens <0x00> to <0xFF> */
+void unknown_must_be(const tokenizer *t, span text);           /* raises where there is none */
+/* The token that a model may take for a text: in a plain one no special one. -1: none. */
+int32_t token_find(const tokenizer *t, span text);
+bool token_barred(const tokenizer *t, int32_t id);
+void bytes_find(tokenizer *t); /* tokens <0x00> to <0xFF> */
 
 /* ---- added.c --------------------------------------------------------------------------------- */
 

@@ -115,6 +115,7 @@ static void encode_work(void *arg) {
     piece_list parts = {&e->work, .a = &t->work};
     bool around = e->flags & QN_ENCODE_SPECIAL;
     arena_free(&t->work);
+    t->plain = e->flags & QN_ENCODE_PLAIN;
     e->work = work_for(&t->work, e->text.n, QN_ERANGE);
     e->ids.at = arena_alloc(&t->work, sizeof *e->ids.at);
     e->ids.cap = 1;

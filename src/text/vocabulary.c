@@ -1,10 +1,10 @@
 /* vocabulary.c - tokens by id, by text and by prefix.
  *
  * Texts are found in an open-addressed table of ids, with a seed that who wrote the file cannot
- * know: tokens that were chosen to hash alike would take the square of their number. Prefixes need no trie: the tokens in the order
- * of their bytes are one, level by level. Those that share the first k bytes of a text are a range
- * of the list, and the range that shares k + 1 is found in it by halving; the token that is exactly
- * as long as what was compared stands first in its range. */
+ * know: tokens that were chosen to hash alike would take the square of their number. Prefixes need
+ * no trie: the tokens in the order of their bytes are one, level by level. Those that share the
+ * first k bytes of a text are a range of the list, and the range that shares k + 1 is found in it
+ * by halving; the token that is exactly as long as what was compared stands first in its range. */
 #include "text/text.h"
 
 #include <stdlib.h>

@@ -252,6 +252,65 @@ static void plain_text_spells_no_special_token(void) {
     qn_close(qn);
 }
 
+/* A model's vocabulary has the special tokens, too, and its words may be whole texts. */
+static void plain_text_finds_no_special_token_in_a_model(void) {
+#define REST                                                                                       \
+    "\"added_tokens\":[{\"id\":1,\"content\":\"</s>\",\"special\":true,\"normalized\":false}],"    \
+    "\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"}}"
+    static const char *const files[] = {
+        "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"?\",0],[\"</"
+        "s>\",0],[\"a\",0]]}," REST,
+        "{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"</"
+        "s>\":1,\"a\":2}}," REST,
+        "{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"continuing_subword_prefix\":\"##"
+        "\","
+        "\"vocab\":{\"?\":0,\"</s>\":1,\"a\":2}}," REST,
+        "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\",\"ignore_merges\":true,\"merges\":[],"
+        "\"vocab\":{\"?\":0,\"</s>\":1,\"a\":2}}," REST,
+        "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\",\"merges\":[\"< /\",\"s >\",\"</ s>\"],"
+        "\"vocab\":{\"?\":0,\"</s>\":1,\"a\":2,\"<\":3,\"/\":4,\"s\":5,\">\":6,\"</"
+        "\":7,\"s>\":8}}," REST};
+#undef REST
+    static const char *const tokens[] = {"<unk>", "</s>", "a", "<", "/", "s", ">", "</", "</s"};
+    static const float scores[] = {0, 0, 0, 0, 0, 0, 0, 3, 4};
+    static const int32_t types[] = {2, 3, 1, 1, 1, 1, 1, 1, 1};
+    qn_ctx *qn = open_context();
+    for (size_t i = 0; i <= COUNT_OF(files); i++) {
+        qn_tokenizer *t =
+            i < COUNT_OF(files)
+                ? qn_tokenizer_open(qn, files[i], strlen(files[i]))
+                : qn_tokenizer_new(qn, &QN_VOCABULARY(.model = "llama", .n = COUNT_OF(tokens),
+                                                      .tokens = tokens, .scores = scores,
+                                                      .types = types, .no_space_prefix = true));
+        const int32_t *ids;
+        CHECK_INT(qn_tokenizer_encode(t, "a </s>", 6, 0, &ids) >= 2 && ids[1] >= 0, 1);
+        int64_t n = qn_tokenizer_encode(t, "a </s>", 6, QN_ENCODE_PLAIN, &ids);
+        CHECK(n >= 2 && ids[0] == 2);
+        for (int64_t k = 0; k < n; k++) CHECK(ids[k] != 1);
+        qn_tokenizer_encode(t, "a </s>", 6, 0, &ids);
+        CHECK_INT(ids[1] == 1 || ids[2] == 1, 1);
+        qn_tokenizer_close(t);
+    }
+    CHECK_STR(qn_error(qn), "");
+    qn_close(qn);
+}
+
+/* As the package has it: the file is fine until a character needs it. */
+static void an_unknown_token_that_is_none_is_an_error_where_it_is_needed(void) {
+    static const char text[] = "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"vocab\":{"
+                               "\"a\":0,\"b\":1},\"merges\":[]}}";
+    qn_ctx *qn = open_context();
+    qn_tokenizer *t = qn_tokenizer_open(qn, text, strlen(text));
+    const int32_t *ids;
+    CHECK_INT(qn_tokenizer_encode(t, "ab", 2, 0, &ids), 2);
+    CHECK_STR(qn_error(qn), "");
+    CHECK_INT(qn_tokenizer_encode(t, "axb", 3, 0, &ids), -1);
+    CHECK_INT(qn_error_code(qn), QN_EARG);
+    CHECK(strstr(qn_error(qn), "no token stands for \"x\""));
+    qn_tokenizer_close(t);
+    qn_close(qn);
+}
+
 /* ---- damage, memory, time -------------------------------------------------------------------- */
 
 static uint32_t next_random(uint32_t *seed) {
@@ -470,6 +529,8 @@ int main(int argc, char **argv) {
     RUN(says_what_it_does_not_know);
     RUN(refuses_bad_arguments);
     RUN(plain_text_spells_no_special_token);
+    RUN(plain_text_finds_no_special_token_in_a_model);
+    RUN(an_unknown_token_that_is_none_is_an_error_where_it_is_needed);
     RUN(every_prefix_of_a_file_is_an_error);
     RUN(damaged_files_do_no_harm);
     RUN(out_of_memory_is_an_error_anywhere);
