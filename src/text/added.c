@@ -78,9 +78,9 @@ void added_split(const added_set *set, bool specials, piece in, piece_list *out)
         }
         if (begin < done) begin = done;
         while (token->right && end < text.n && char_is_space(utf8_next(text.s + end, &n))) end += n;
-        piece_add(out, (span){text.s + done, begin - done}, -1, in.first && !done);
-        piece_add(out, (span){text.s + begin, end - begin}, token->id, in.first && !begin);
+        piece_add(out, (span){text.s + done, begin - done}, -1, first_from(in, done));
+        piece_add(out, (span){text.s + begin, end - begin}, token->id, first_from(in, begin));
         done = end;
     }
-    piece_add(out, span_from(text, done), -1, in.first && !done);
+    piece_add(out, span_from(text, done), -1, first_from(in, done));
 }

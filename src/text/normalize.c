@@ -6,7 +6,7 @@
 
 text_work work_for(arena *a, uint64_t size, qn_code code) {
     uint64_t room = GROWTH_FREE + size * 64;
-    return (text_work){a, room < TEXT_MOST ? room : TEXT_MOST, code};
+    return (text_work){.a = a, .room = room < TEXT_MOST ? room : TEXT_MOST, .code = code};
 }
 
 void work_grow(text_work *w, uint64_t before, uint64_t after) {
@@ -38,7 +38,7 @@ span work_replace(text_work *w, span s, span from, span to) {
 
 typedef struct builder {
     text_work *w;
-    size_t before;
+    size_t before, first;
     char *s;
     size_t n;
     uint32_t cap;
@@ -57,12 +57,15 @@ static builder builder_for(text_work *w, span text) {
 
 static span done(const builder *b) {
     work_grow(b->w, b->before, b->n);
+    b->w->first = b->first;
     return (span){b->s, b->n};
 }
 
 static span form_run(text_work *w, span text, text_form form) {
     span made = text_normalize(w->a, text, form);
     work_grow(w, text.n, made.n);
+    if (w->first && made.s != text.s) /* what became of the first character alone */
+        w->first = text_normalize(w->a, (span){text.s, w->first}, form).n;
     return made;
 }
 
@@ -72,6 +75,7 @@ static span lower_case(text_work *w, span text) {
         uint32_t c = utf8_next(text.s + at, &n);
         put(&b, c == 0x130 ? 'i' : char_lower(c));
         if (c == 0x130) put(&b, 0x307);
+        if (at < w->first) b.first = b.n;
     }
     return done(&b);
 }
@@ -81,6 +85,7 @@ static span without(text_work *w, span text, char_set set) {
     for (size_t at = 0, n; at < text.n; at += n) {
         uint32_t c = utf8_next(text.s + at, &n);
         if (!char_in(c, set)) put(&b, c);
+        if (at < w->first) b.first = b.n;
     }
     return done(&b);
 }
@@ -107,6 +112,7 @@ static span bert_clean(text_work *w, span text, bool clean, bool chinese) {
         if (apart) put(&b, ' ');
         put(&b, clean && char_is_space(c) ? ' ' : c);
         if (apart) put(&b, ' ');
+        if (at < w->first) b.first = b.n;
     }
     return done(&b);
 }
@@ -146,9 +152,9 @@ static void strip_read(const text_loader *l, const json *v, text_step *s) {
 }
 
 static span strip_run(const text_step *s, text_work *w, span text) {
-    size_t n, at;
-    (void)w;
+    size_t n, at, before = text.n;
     while (s->flag[0] && text.n && char_is_space(utf8_next(text.s, &n))) text = span_from(text, n);
+    w->first -= w->first < before - text.n ? w->first : before - text.n;
     while (s->flag[1] && text.n &&
            char_is_space(utf8_next(text.s + (at = utf8_before(text, text.n)), &n)))
         text.n = at;
@@ -160,6 +166,7 @@ static void prepend_read(const text_loader *l, const json *v, text_step *s) {
 }
 
 static span prepend_run(const text_step *s, text_work *w, span text) {
+    if (text.n && w->first) w->first += s->from.n;
     return text.n ? work_join(w, s->from, text) : text;
 }
 
@@ -186,18 +193,35 @@ static span replace_spaces(const text_step *s, text_work *w, span text) {
     str out;
     str_open_in(&out, w->a);
     str_addn(&out, "", 0);
+    size_t first = 0;
     for (size_t at = 0, end; at < text.n; at = end) {
         for (end = at; end < text.n && text.s[end] == ' ';) end++;
         bool enough = end - at >= s->count[0];
         if (end == at) end++;
         if (enough) work_grow(w, end - at, s->to.n);
+        bool is_first = at < w->first;
         str_addn(&out, enough ? s->to.s : text.s + at, enough ? s->to.n : end - at);
+        if (is_first) first = out.len;
     }
+    w->first = first;
     return (span){out.s, out.len};
 }
 
+/* Of the bytes that stand for the first character: how many there are when those are replaced. */
+static size_t first_replaced(const text_step *s, size_t first, span text) {
+    size_t made = 0;
+    for (size_t at = 0; at < first && at < text.n;) {
+        bool hit = s->from.n && span_begins(span_from(text, at), s->from);
+        made += hit ? s->to.n : 1;
+        at += hit ? s->from.n : 1;
+    }
+    return made;
+}
+
 static span replace_run(const text_step *s, text_work *w, span text) {
-    return s->flag[0] ? replace_spaces(s, w, text) : work_replace(w, text, s->from, s->to);
+    if (s->flag[0]) return replace_spaces(s, w, text);
+    w->first = first_replaced(s, w->first, text);
+    return work_replace(w, text, s->from, s->to);
 }
 
 const step_row *normalizer_rows(void) {
@@ -218,7 +242,11 @@ const step_row *normalizer_rows(void) {
 }
 
 span normalize_all(const step_list *steps, text_work *w, span text) {
-    for (uint32_t i = 0; i < steps->n; i++)
+    for (uint32_t i = 0; i < steps->n; i++) {
         text = steps->at[i].row->normalize(&steps->at[i], w, text);
+        if (w->first > text.n) w->first = text.n;
+        while (w->first && w->first < text.n && ((unsigned char)text.s[w->first] & 0xc0) == 0x80)
+            w->first++;
+    }
     return text;
 }

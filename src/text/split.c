@@ -20,7 +20,7 @@ typedef struct splitting {
 
 static void flush(splitting *s, size_t end) {
     span text = {s->in.text.s + s->begin, end - s->begin};
-    piece_add(s->out, text, -1, s->in.first && s->begin == 0);
+    piece_add(s->out, text, -1, first_from(s->in, s->begin));
     s->begin = end;
 }
 
@@ -116,12 +116,19 @@ static span to_letters(text_work *w, span text) {
 
 static void byte_level_split(const text_step *s, piece_list *out, piece in) {
     uint32_t from = out->n;
-    if (s->flag[0] && in.text.s[0] != ' ') in.text = work_join(out->work, SPAN(" "), in.text);
+    if (s->flag[0] && in.text.s[0] != ' ') {
+        in.text = work_join(out->work, SPAN(" "), in.text);
+        in.first += in.first > 0;
+    }
     if (s->flag[1])
         split_pattern((splitting){out, in, ISOLATED, .at = 0}, pattern_named("gpt-2"));
     else
         piece_add(out, in.text, -1, in.first);
-    for (; from < out->n; from++) out->at[from].text = to_letters(out->work, out->at[from].text);
+    for (; from < out->n; from++) {
+        piece *p = &out->at[from];
+        if (p->first) p->first = to_letters(out->work, (span){p->text.s, p->first}).n;
+        p->text = to_letters(out->work, p->text);
+    }
 }
 
 /* ---- the others ----------------------------------------------------------------------------- */
@@ -151,11 +158,11 @@ static void whitespace_split(const text_step *s, piece_list *out, piece in) {
         int kind = char_is_word(c) ? 1 : char_is_space(c) ? 0 : 2;
         if (kind == last) continue;
         span word = {in.text.s + begin, at - begin};
-        if (last) piece_add(out, word, -1, in.first && !begin);
+        if (last) piece_add(out, word, -1, first_from(in, begin));
         begin = at;
         last = kind;
     }
-    if (last) piece_add(out, span_from(in.text, begin), -1, in.first && !begin);
+    if (last) piece_add(out, span_from(in.text, begin), -1, first_from(in, begin));
 }
 
 static void spaces_split(const text_step *s, piece_list *out, piece in) {
@@ -224,9 +231,14 @@ static void metaspace_read(const text_loader *l, const json *v, text_step *s) {
     s->flag[1] = load_flag(l, v, "split", true);
 }
 static void metaspace_split(const text_step *s, piece_list *out, piece in) {
+    if (in.first) /* it begins with a whole character's bytes */
+        in.first = work_replace(out->work, (span){in.text.s, in.first}, SPAN(" "), s->from).n;
     in.text = work_replace(out->work, in.text, SPAN(" "), s->from);
-    bool wants = s->flag[0] == PREPEND_ALWAYS || (s->flag[0] == PREPEND_FIRST && in.first);
-    if (wants && !span_begins(in.text, s->from)) in.text = work_join(out->work, s->from, in.text);
+    bool wants = s->flag[0] == PREPEND_ALWAYS || (s->flag[0] == PREPEND_FIRST && in.first > 0);
+    if (wants && !span_begins(in.text, s->from)) {
+        in.text = work_join(out->work, s->from, in.text);
+        in.first += in.first ? s->from.n : 0;
+    }
     if (s->flag[1])
         split_text((splitting){out, in, WITH_NEXT, .at = 0}, s->from);
     else

@@ -45,6 +45,7 @@ typedef struct text_work {
     arena *a;
     uint64_t room; /* bytes by which texts may still grow */
     qn_code code;  /* of the error where they grow by more */
+    size_t first;  /* of the text that is normalised, as a piece's */
 } text_work;
 text_work work_for(arena *a, uint64_t size, qn_code code); /* on texts of so many bytes */
 void work_grow(text_work *w, uint64_t before, uint64_t after);
@@ -166,8 +167,8 @@ typedef struct id_list {
 } id_list;
 typedef struct piece {
     span text;
-    int32_t id; /* of an added token; -1: to be tokenized */
-    bool first; /* does it begin where the text does? */
+    int32_t id;   /* of an added token; -1: to be tokenized */
+    size_t first; /* bytes at its begin that stand for the first character of the whole text */
 } piece;
 typedef struct piece_list {
     text_work *work;
@@ -175,7 +176,11 @@ typedef struct piece_list {
     piece *at;
     uint32_t n, cap;
 } piece_list;
-void piece_add(piece_list *list, span text, int32_t id, bool first); /* nothing of an empty one */
+void piece_add(piece_list *list, span text, int32_t id, size_t first); /* nothing of an empty one */
+/* A piece's `first`, of what begins at byte `at` of it. */
+static inline size_t first_from(piece in, size_t at) {
+    return in.first > at ? in.first - at : 0;
+}
 void id_add(id_list *list, arena *a, int32_t id);
 
 /* One step of a normaliser, a splitter or a decoder, with what its row reads of it. */

@@ -99,7 +99,9 @@ static void encode_piece(encoding *e, piece in) {
         id_add(&e->ids, &t->work, in.id);
         return;
     }
+    e->work.first = in.first;
     in.text = normalize_all(&t->normalizers, &e->work, in.text);
+    in.first = e->work.first;
     added_split(&t->normalized, specials, in, &parts);
     for (uint32_t i = 0; i < parts.n; i++) {
         if (parts.at[i].id >= 0)
@@ -114,13 +116,14 @@ static void encode_work(void *arg) {
     tokenizer *t = e->t;
     piece_list parts = {&e->work, .a = &t->work};
     bool around = e->flags & QN_ENCODE_SPECIAL;
+    size_t first = e->text.n ? utf8_length_at(e->text.s) : 0;
     arena_free(&t->work);
     t->plain = e->flags & QN_ENCODE_PLAIN;
     e->work = work_for(&t->work, e->text.n, QN_ERANGE);
     e->ids.at = arena_alloc(&t->work, sizeof *e->ids.at);
     e->ids.cap = 1;
     for (uint32_t i = 0; around && i < t->before.n; i++) id_add(&e->ids, &t->work, t->before.at[i]);
-    added_split(&t->raw, !(e->flags & QN_ENCODE_PLAIN), (piece){e->text, -1, true}, &parts);
+    added_split(&t->raw, !(e->flags & QN_ENCODE_PLAIN), (piece){e->text, -1, first}, &parts);
     for (uint32_t i = 0; i < parts.n; i++) encode_piece(e, parts.at[i]);
     for (uint32_t i = 0; around && i < t->after.n; i++) id_add(&e->ids, &t->work, t->after.at[i]);
 }

@@ -119,11 +119,11 @@ int32_t prefix_next(prefix *p) {
 
 /* ---- lists ---------------------------------------------------------------------------------- */
 
-void piece_add(piece_list *list, span text, int32_t id, bool first) {
+void piece_add(piece_list *list, span text, int32_t id, size_t first) {
     if (text.n == 0 && id < 0) return;
     if (list->n == list->cap)
         list->at = arena_grow(list->a, list->at, &list->cap, list->n + 1, sizeof *list->at);
-    list->at[list->n++] = (piece){text, id, first};
+    list->at[list->n++] = (piece){text, id, first < text.n ? first : text.n};
 }
 
 void id_add(id_list *list, arena *a, int32_t id) {

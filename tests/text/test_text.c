@@ -311,6 +311,68 @@ static void an_unknown_token_that_is_none_is_an_error_where_it_is_needed(void) {
     qn_close(qn);
 }
 
+/* Metaspace's "first" asks for the first character of the whole text, not for the first piece; ids
+ * of the package `tokenizers`. */
+static void first_is_what_stands_for_the_first_character(void) {
+#define PREFIX "{\"type\":\"Metaspace\",\"prepend_scheme\":\"first\",\"replacement\":"
+#define STEPS  "{\"type\":\"Sequence\",\"pretokenizers\":["
+    static const struct {
+        const char *normalizer, *splitter, *text;
+        int n;
+        int32_t ids[8];
+    } cases[] = {
+        {"{\"type\":\"Strip\"}", PREFIX "\"#\"}", " ab", 2, {2, 3}},
+        {"{\"type\":\"StripAccents\"}",
+         PREFIX "\"#\"}",
+         "\xcc\x81"
+         "ab",
+         2,
+         {2, 3}},
+        {"{\"type\":\"BertNormalizer\"}",
+         PREFIX "\"#\"}",
+         "\x01"
+         "ab",
+         2,
+         {2, 3}},
+        {"{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"\"}",
+         PREFIX "\"#\"}",
+         "ab a",
+         2,
+         {3, 1}},
+        {"null", PREFIX "\"#\"}", "ab", 3, {1, 2, 3}},
+        {"{\"type\":\"Prepend\",\"prepend\":\"1\"}",
+         STEPS "{\"type\":\"Digits\"}," PREFIX "\"#\"}]}",
+         "ab",
+         5,
+         {1, 5, 1, 2, 3}},
+        {"null",
+         STEPS PREFIX "\"_\"},{\"type\":\"Punctuation\"}," PREFIX "\"#\"}]}",
+         "ab",
+         5,
+         {1, 4, 1, 2, 3}},
+    };
+#undef PREFIX
+#undef STEPS
+    qn_ctx *qn = open_context();
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        char text[1024];
+        const int32_t *ids;
+        int n = snprintf(
+            text, sizeof text,
+            "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"?\",-9],[\"#\",-1],"
+            "[\"a\",-1],[\"b\",-1],[\"_\",-1],[\"1\",-1]]},\"normalizer\":%s,"
+            "\"pre_tokenizer\":%s}",
+            cases[i].normalizer, cases[i].splitter);
+        qn_tokenizer *t = qn_tokenizer_open(qn, text, (size_t)n);
+        CHECK_INT(qn_tokenizer_encode(t, cases[i].text, strlen(cases[i].text), 0, &ids),
+                  cases[i].n);
+        CHECK(t && memcmp(ids, cases[i].ids, (size_t)cases[i].n * sizeof *ids) == 0);
+        qn_tokenizer_close(t);
+    }
+    CHECK_STR(qn_error(qn), "");
+    qn_close(qn);
+}
+
 /* ---- damage, memory, time -------------------------------------------------------------------- */
 
 static uint32_t next_random(uint32_t *seed) {
@@ -530,6 +592,7 @@ int main(int argc, char **argv) {
     RUN(refuses_bad_arguments);
     RUN(plain_text_spells_no_special_token);
     RUN(plain_text_finds_no_special_token_in_a_model);
+    RUN(first_is_what_stands_for_the_first_character);
     RUN(an_unknown_token_that_is_none_is_an_error_where_it_is_needed);
     RUN(every_prefix_of_a_file_is_an_error);
     RUN(damaged_files_do_no_harm);
