@@ -110,7 +110,12 @@ static value arithmetic(running *r, const char *op, value a, value b) {
         if (op[0] == '-') return from_float(x - y);
         if (op[0] == '*') return from_float(x * y);
         if (y == 0) run_bad(r, "a division by 0");
-        if (op[0] == '%') return from_float(x - y * floor(x / y));
+        if (op[0] == '%') {
+            double rest = fmod(x, y);
+            return from_float(rest != 0 && (rest < 0) != (y < 0)
+                                  ? rest + y
+                                  : copysign(rest, rest != 0 ? rest : y));
+        }
         return from_float(op[1] ? floor(x / y) : x / y);
     }
     if (op[0] == '+' && a.kind == VALUE_TEXT && b.kind == VALUE_TEXT) {

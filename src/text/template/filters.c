@@ -37,8 +37,7 @@ static value title(running *r, value on, const arguments *args) {
     return value_text(text_cased(r, text_of(r, on), 't'));
 }
 static value replace(running *r, value on, const arguments *args) {
-    return text_replace(r, text_of(r, on), text_argument(r, args, 0, "old"),
-                        text_argument(r, args, 1, "new"));
+    return text_replace(r, text_of(r, on), args);
 }
 static value string(running *r, value on, const arguments *args) {
     (void)args;
@@ -76,26 +75,42 @@ static value indent(running *r, value on, const arguments *args) {
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
+/* The number that a text is to Python's float(). */
+static bool number_of(running *r, span s, double *out) {
+    s = text_strip(r, s, (span){NULL, 0}, true, true);
+    char *text = arena_alloc(r->a, s.n + 1), *end;
+    size_t n = 0;
+    for (size_t i = 0; i < s.n; i++) {
+        bool apart = s.s[i] == '_' && i && i + 1 < s.n && strchr("0123456789", s.s[i - 1]) &&
+                     strchr("0123456789", s.s[i + 1]);
+        if (!apart) text[n++] = s.s[i];
+        if (!s.s[i] || strchr("xXpP(_", text[n - 1])) return false;
+    }
+    text[n] = 0;
+    *out = strtod(text, &end);
+    return n && !*end;
+}
 static value to_int(running *r, value on, const arguments *args) {
-    value usual = argument(args, 0, "default");
-    (void)r;
+    value usual = argument(args, 0, "default"), base = argument(args, 1, "base");
+    double f = on.f;
+    if (base.kind && (base.kind != VALUE_INT || base.i != 10)) run_bad(r, "a base other than 10");
     if (on.kind == VALUE_INT || on.kind == VALUE_BOOL) return value_int(on.i);
-    if (on.kind == VALUE_FLOAT && fabs(on.f) < 9e18) return value_int((int64_t)on.f);
-    if (on.kind == VALUE_TEXT && on.s.n && on.s.n < 19) {
-        char text[20] = {0}, *end;
-        memcpy(text, on.s.s, on.s.n);
-        long long i = strtoll(text, &end, 10);
-        if (!*end) return value_int(i);
+    if (on.kind == VALUE_TEXT ? number_of(r, on.s, &f) : on.kind == VALUE_FLOAT) {
+        char *end = NULL;
+        int64_t i = on.kind == VALUE_TEXT ? strtoll(span_copy(r->a, on.s).s, &end, 10) : 0;
+        if (f - f == 0 && fabs(f) >= 9e18) run_bad(r, "a number beyond 2^63");
+        if (end && !*end) return value_int(i);
+        if (f - f == 0) return value_int((int64_t)f);
     }
     return usual.kind ? usual : value_int(0);
 }
 static value to_float(running *r, value on, const arguments *args) {
-    (void)args;
-    if (on.kind == VALUE_TEXT)
-        return (value){.kind = VALUE_FLOAT, .f = strtod(span_copy(r->a, on.s).s, NULL)};
-    return on.kind == VALUE_FLOAT
-               ? on
-               : (value){.kind = VALUE_FLOAT, .f = on.kind <= VALUE_NONE ? 0 : (double)on.i};
+    value usual = argument(args, 0, "default");
+    double f = on.f;
+    if (on.kind == VALUE_INT || on.kind == VALUE_BOOL) f = (double)on.i;
+    bool is = on.kind == VALUE_TEXT ? number_of(r, on.s, &f)
+                                    : on.kind >= VALUE_BOOL && on.kind <= VALUE_FLOAT;
+    return !is && usual.kind ? usual : (value){.kind = VALUE_FLOAT, .f = is ? f : 0};
 }
 static value absolute(running *r, value on, const arguments *args) {
     (void)args;

@@ -63,10 +63,21 @@ span text_cased(running *r, span s, char how) {
     return (span){out, size};
 }
 
-value text_replace(running *r, span s, span from, span to) {
+value text_replace(running *r, span s, const arguments *args) {
+    span from = text_argument(r, args, 0, "old"), to = text_argument(r, args, 1, "new");
+    value count = argument(args, 2, "count");
+    size_t end = 0;
     if (!from.n) run_bad(r, "an empty text cannot be replaced");
+    if (count.kind > VALUE_NONE && count.kind != VALUE_INT)
+        run_bad(r, "count is %s", value_kind_name(count));
     run_count(r, s.n / 8 + (to.n / 8) * (s.n / from.n));
-    return value_text(span_replace(r->a, s, from, to));
+    if (count.kind != VALUE_INT || count.i < 0) return value_text(span_replace(r->a, s, from, to));
+    for (int64_t i = 0; i < count.i && end < s.n; i++) {
+        const char *hit = memmem(s.s + end, s.n - end, from.s, from.n);
+        end = hit ? (size_t)(hit - s.s) + from.n : s.n;
+    }
+    span head = span_replace(r->a, (span){s.s, end}, from, to);
+    return value_text(span_join(r->a, head, span_from(s, end)));
 }
 
 /* ---- of texts -------------------------------------------------------------------------------- */
@@ -89,8 +100,7 @@ static value split(running *r, span s, const arguments *args) {
             end = hit ? (size_t)(hit - s.s) : s.n;
         }
         if (left-- == 0) {
-            list_add(r, list.list,
-                     value_text(space ? text_strip(r, s, (span){NULL, 0}, false, true) : s));
+            list_add(r, list.list, value_text(s));
             break;
         }
         list_add(r, list.list, value_text((span){s.s, end}));
@@ -125,9 +135,7 @@ static value text_method(running *r, span s, span name, const arguments *args) {
     if (span_is(name, SPAN("split"))) return split(r, s, args);
     if (span_is(name, SPAN("startswith"))) return value_bool(begins_or_ends(r, s, first, false));
     if (span_is(name, SPAN("endswith"))) return value_bool(begins_or_ends(r, s, first, true));
-    if (span_is(name, SPAN("replace")))
-        return text_replace(r, s, text_argument(r, args, 0, "old"),
-                            text_argument(r, args, 1, "new"));
+    if (span_is(name, SPAN("replace"))) return text_replace(r, s, args);
     if (span_is(name, SPAN("find"))) {
         span what = text_argument(r, args, 0, "sub");
         run_count(r, s.n / 8);

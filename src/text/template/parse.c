@@ -66,20 +66,44 @@ static void advance(parser *p, size_t n) {
     for (; n--; p->at++) p->line += p->text.s[p->at] == '\n';
 }
 
+/* What stands behind a backslash at p->at, as Python's unicode-escape has it; 0: nothing known.
+ * p->at is left at the last character of it. */
+static size_t read_escape(parser *p, char *out) {
+    static const char from[] = "nrtabfv\\'\"", to[] = "\n\r\t\a\b\f\v\\'\"";
+    char kind = p->text.s[p->at + 1];
+    const char *known = kind ? strchr(from, kind) : NULL;
+    if (known) {
+        advance(p, 1);
+        *out = to[known - from];
+        return 1;
+    }
+    bool octal = kind >= '0' && kind <= '7';
+    size_t digits = kind == 'x' ? 2 : kind == 'u' ? 4 : kind == 'U' ? 8 : octal ? 3 : 0, read = 0;
+    if (!digits && kind != 'N') return 0;
+    uint32_t c = 0;
+    advance(p, octal ? 0 : 1);
+    for (; read < digits && p->at + 1 < p->text.n; read++, advance(p, 1)) {
+        char digit = p->text.s[p->at + 1];
+        uint32_t is = is_digit(digit) ? (uint32_t)(digit - '0')
+                      : (digit | 32) >= 'a' && (digit | 32) <= 'f'
+                          ? (uint32_t)((digit | 32) - 'a' + 10)
+                          : 16;
+        if (is >= (octal ? 8u : 16u)) break;
+        c = c * (octal ? 8 : 16) + is;
+    }
+    if (kind == 'N' || (!octal && read < digits) || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
+        bad(p, "an escape that is no character", SPAN(""));
+    return utf8_put(c, out);
+}
+
 static void read_string(parser *p) {
-    char quote = p->text.s[p->at], *out = arena_alloc(p->a, p->text.n - p->at + 1);
+    char quote = p->text.s[p->at], *out = arena_alloc(p->a, p->text.n - p->at + 4);
     size_t n = 0;
-    static const char from[] = "nrt\\'\"", to[] = "\n\r\t\\'\"";
     for (advance(p, 1); p->at < p->text.n && p->text.s[p->at] != quote; advance(p, 1)) {
         char c = p->text.s[p->at];
-        if (c == '\\' && p->at + 1 < p->text.n) {
-            const char *known = p->text.s[p->at + 1] ? strchr(from, p->text.s[p->at + 1]) : NULL;
-            if (known) {
-                advance(p, 1);
-                c = to[known - from];
-            }
-        }
-        out[n++] = c;
+        size_t made = c == '\\' && p->at + 1 < p->text.n ? read_escape(p, out + n) : 0;
+        if (!made) out[n++] = c;
+        n += made;
     }
     if (p->at >= p->text.n) bad(p, "a string without an end", SPAN(""));
     advance(p, 1);
@@ -361,9 +385,9 @@ static node *read_level(parser *p, int level) {
     static const char *const signs[][6] = {
         {"==", "!=", "<=", ">=", "<", ">"}, {"+", "-"}, {"~"}, {"*", "/", "//", "%"}};
     if (level == (int)COUNT_OF(signs)) return read_unary(p);
-    node *n = read_level(p, level + 1);
+    node *n = read_level(p, level + 1), *compared = NULL;
     for (;;) {
-        node *of = n;
+        node *of = compared ? compared->b : n, *chain = compared ? n : NULL;
         char op[3] = {0};
         for (int i = 0; i < 6 && signs[level][i] && !*op; i++)
             if (take(p, signs[level][i])) memcpy(op, signs[level][i], strlen(signs[level][i]));
@@ -384,6 +408,12 @@ static node *read_level(parser *p, int level) {
         n->flag = negated;
         n->a = of;
         n->b = read_level(p, level + 1);
+        if (level) continue;
+        compared = n;
+        if (!chain) continue;
+        n = make(p, NODE_AND); /* 1 < 2 < 3 */
+        n->a = chain;
+        n->b = compared;
     }
 }
 

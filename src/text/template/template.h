@@ -156,7 +156,7 @@ span text_argument(running *r, const arguments *args, int i, const char *name);
 /* letters.s NULL: white space */
 span text_strip(running *r, span s, span letters, bool left, bool right);
 span text_cased(running *r, span s, char how); /* u l c t: upper, lower, capitalized, title */
-value text_replace(running *r, span s, span from, span to);
+value text_replace(running *r, span s, const arguments *args); /* old, new, count */
 
 /* ---- eval.c ---------------------------------------------------------------------------------- */
 
