@@ -71,6 +71,7 @@ static void errors_say_the_line(void) {
         {"{{ 1 }}\n{{ raise_exception('no ' ~ 2) }}", "line 2: no 2", QN_EARG},
         {"\n\n{% include 'x' %}", "line 3: a statement that is not known: \"include\"", QN_EFORMAT},
         {"{% for x in y %}", "the template ends without \"else\"", QN_EFORMAT},
+        {"{{ {'b': 1, 'a': 2}|tojson(sort_keys=true) }}", "tojson with separators", QN_EARG},
         {"{{ 9223372036854775807 }}", "a number too large", QN_EFORMAT},
         {"{{ 999999999999999999 * 99 }}", "beyond 2^63", QN_EARG}};
     qn_ctx *qn = open_context();

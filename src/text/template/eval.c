@@ -43,6 +43,7 @@ static value member(running *r, value of, span name) {
 static value element(running *r, value of, value at) {
     if (at.kind == VALUE_TEXT) return member(r, of, at.s);
     if (of.kind == VALUE_UNDEFINED) run_bad(r, "what is undefined has no elements");
+    if (at.kind == VALUE_BOOL) at.kind = VALUE_INT;
     if (at.kind != VALUE_INT || (of.kind != VALUE_LIST && of.kind != VALUE_TEXT)) return undefined;
     value list = value_items(r, of);
     int64_t i = at.i < 0 ? at.i + list.list->n : at.i;

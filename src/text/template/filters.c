@@ -47,6 +47,10 @@ static value tojson(running *r, value on, const arguments *args) {
     value indent = argument(args, 0, "indent");
     str out;
     str_open_in(&out, r->a);
+    if (argument(args, -1, "separators").kind > VALUE_NONE ||
+        value_true(argument(args, -1, "sort_keys")) ||
+        value_true(argument(args, -1, "ensure_ascii")))
+        run_bad(r, "tojson with separators, sort_keys or ensure_ascii");
     if (indent.kind == VALUE_INT && (indent.i < 0 || indent.i > 16))
         run_bad(r, "an indent of %lld", (long long)indent.i);
     value_json(r, &out, on, indent.kind == VALUE_INT ? (int)indent.i : -1, 0);
@@ -135,6 +139,24 @@ static value last(running *r, value on, const arguments *args) {
     (void)args;
     return list.list->n ? list.list->at[list.list->n - 1] : (value){.kind = VALUE_UNDEFINED};
 }
+/* item.a.b of "a.b"; whole numbers are places in a list. */
+static value attribute_of(running *r, value of, span path) {
+    for (bool more = true; more;) {
+        const char *dot = path.n ? memchr(path.s, '.', path.n) : NULL;
+        span part = {path.s, dot ? (size_t)(dot - path.s) : path.n};
+        const value *v = of.kind == VALUE_DICT ? dict_find(r, of.dict, part) : NULL;
+        size_t digits = 0, at = 0;
+        for (; digits < part.n && digits < 9 && part.s[digits] >= '0' && part.s[digits] <= '9';)
+            at = at * 10 + (size_t)(part.s[digits++] - '0');
+        if (of.kind == VALUE_UNDEFINED) run_bad(r, "what is undefined has no attributes");
+        if (of.kind == VALUE_LIST && digits && digits == part.n && at < of.list->n)
+            v = &of.list->at[at];
+        of = v ? *v : (value){.kind = VALUE_UNDEFINED};
+        more = dot != NULL;
+        if (more) path = span_from(path, part.n + 1);
+    }
+    return of;
+}
 static value to_list(running *r, value on, const arguments *args) {
     (void)args;
     return value_items(r, on);
@@ -148,10 +170,7 @@ static value join(running *r, value on, const arguments *args) {
     for (uint32_t i = 0; i < list.list->n; i++) {
         value item = list.list->at[i];
         if (i && by.kind == VALUE_TEXT) str_addn(&out, by.s.s, by.s.n);
-        if (member.kind == VALUE_TEXT && item.kind == VALUE_DICT) {
-            const value *v = dict_find(r, item.dict, member.s);
-            item = v ? *v : (value){.kind = VALUE_UNDEFINED};
-        }
+        if (member.kind == VALUE_TEXT) item = attribute_of(r, item, member.s);
         run_count(r, by.kind == VALUE_TEXT ? by.s.n / 8 : 0);
         value_print(r, &out, item, false);
     }
@@ -169,10 +188,17 @@ static value reverse(running *r, value on, const arguments *args) {
     return join(r, made, &(arguments){0});
 }
 static value unique(running *r, value on, const arguments *args) {
-    value list = value_items(r, on), made = value_new_list(r);
-    (void)args;
-    for (uint32_t i = 0; i < list.list->n; i++)
-        if (!value_has(r, made, list.list->at[i])) list_add(r, made.list, list.list->at[i]);
+    value list = value_items(r, on), made = value_new_list(r), keys = value_new_list(r),
+          member = argument(args, 1, "attribute");
+    bool exact = value_true(argument(args, 0, "case_sensitive"));
+    for (uint32_t i = 0; i < list.list->n; i++) {
+        value key = list.list->at[i];
+        if (member.kind == VALUE_TEXT) key = attribute_of(r, key, member.s);
+        if (key.kind == VALUE_TEXT && !exact) key.s = text_cased(r, key.s, 'l');
+        if (value_has(r, keys, key)) continue;
+        list_add(r, keys.list, key);
+        list_add(r, made.list, list.list->at[i]);
+    }
     return made;
 }
 static value usual(running *r, value on, const arguments *args) {
@@ -197,9 +223,7 @@ static value sorted(running *r, value on, const arguments *args) {
     value_list *keys = value_new_list(r).list;
     for (uint32_t i = 0; i < list.list->n; i++) {
         value item = list.list->at[i], key = item;
-        if (member.kind == VALUE_TEXT && item.kind == VALUE_DICT &&
-            dict_find(r, item.dict, member.s))
-            key = *dict_find(r, item.dict, member.s);
+        if (member.kind == VALUE_TEXT) key = attribute_of(r, item, member.s);
         if (key.kind == VALUE_TEXT && !exact) key.s = text_cased(r, key.s, 'l');
         uint32_t lo = 0, hi = i;
         while (lo < hi) {
@@ -259,8 +283,8 @@ static value map(running *r, value on, const arguments *args) {
             list_add(r, made.list, filter_run(r, text_argument(r, args, 0, "filter"), item, &rest));
             continue;
         }
-        const value *v = item.kind == VALUE_DICT ? dict_find(r, item.dict, member.s) : NULL;
-        list_add(r, made.list, v ? *v : other);
+        value v = attribute_of(r, item, member.s);
+        list_add(r, made.list, v.kind ? v : other);
     }
     return made;
 }
@@ -276,8 +300,7 @@ static value choose(running *r, value on, const arguments *args, bool by_member,
     for (uint32_t i = 0; i < list.list->n; i++) {
         value item = list.list->at[i], asked = item;
         if (by_member) {
-            const value *v = item.kind == VALUE_DICT ? dict_find(r, item.dict, member) : NULL;
-            asked = v ? *v : (value){.kind = VALUE_UNDEFINED};
+            asked = attribute_of(r, item, member);
         }
         if ((test.n ? run_test(r, test, asked, &rest) : value_true(asked)) == wanted)
             list_add(r, made.list, item);
