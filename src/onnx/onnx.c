@@ -400,6 +400,7 @@ static int gather(int n, qn_tensor *const *from, qn_tensor **to) {
 static qn_code plan_run(const onnx_plan *p, int n, qn_tensor *const *inputs, int out,
                         qn_tensor **outputs, qn_tensor **room) {
     gather(n, inputs, room);
+    for (int k = 0; k < out; k++) outputs[k] = NULL; /* what was recorded is gone with its scope */
     qn_code code = qn_plan_run(p->plan, room, outputs);
     if (code != QN_OK) return code;
     int at = out - 1, from = -1;

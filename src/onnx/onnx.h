@@ -160,7 +160,12 @@ void *onnx_elements(onnx_model *m, const onnx_tensor *t, arena *a);
 
 /* ---- run.c ----------------------------------------------------------------------------------- */
 
-enum { ONNX_KNOWN_MOST = 4096 }; /* elements of a value that is computed aside */
+enum {
+    ONNX_KNOWN_MOST = 4096,     /* elements of a value that is computed aside */
+    ONNX_MADE_MOST = 100000000, /* of a table that an operator fills on the host */
+    ONNX_SIZE_MOST = 1 << 30,   /* a stride, a pad, an axis they lie along: products fit */
+    ONNX_STEPS_MOST = 1 << 22   /* nodes, names and trips of one call */
+};
 
 typedef struct onnx_value {
     const char *name;
@@ -189,6 +194,7 @@ typedef struct onnx_run {
     onnx_model *model;
     arena a;
     int depth;
+    uint64_t spent; /* of ONNX_STEPS_MOST */
 } onnx_run;
 
 /* One node that is being recorded. */
@@ -252,6 +258,13 @@ const int64_t *attr_ints(const onnx_op *o, const char *name, int *n); /* NULL: n
 /* An axis in [0, rank). */
 int op_axis(const onnx_op *o, int64_t axis, int rank);
 void *op_alloc(const onnx_op *o, size_t n, size_t size); /* cleared; of the run's arena */
+/* The product of n sizes, which must not be more than `most`. */
+int64_t op_count(const onnx_op *o, int n, const int64_t *size, int64_t most);
+/* An attribute's numbers, exactly n from `least` to ONNX_SIZE_MOST; without it `out` stays. */
+void op_list(const onnx_op *o, const char *name, int n, int64_t least, int64_t *out);
+/* Count n steps of a call. A small file may ask for any number of them, by loops in loops and
+ * functions that call functions, so there is a most. */
+void run_spend(onnx_run *r, uint64_t n);
 /* Tensors of numbers of the host, in o->qn. What is made in the model's context stays until the
  * next call: a static graph of what was recorded takes it for a parameter, which must be there. */
 qn_tensor *data_kept(onnx_model *m, qn_tensor *t); /* t; raises */

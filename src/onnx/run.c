@@ -86,7 +86,14 @@ onnx_value *value_of_tensor(onnx_run *r, const onnx_tensor *t) {
     bool small = onnx_numel(m, t) <= ONNX_KNOWN_MOST;
     qn_ctx *qn = small ? m->aside : m->ctx;
     qn_tensor *made = qn_from(qn, onnx_types[t->type].carrier, t->rank, t->shape, data);
-    if (!made) raise_error(m->ctx, QN_ENOMEM, "%s: tensor \"%.80s\"", m->path, t->name);
+    if (!made) {
+        char text[600];
+        qn_code code = qn_error_code(qn);
+        snprintf(text, sizeof text, "%s", qn_error(qn));
+        qn_clear_error(qn);
+        raise_error(m->ctx, code ? code : QN_ENOMEM, "%s: tensor \"%.80s\": %s", m->path, t->name,
+                    text);
+    }
     data_kept(m, made);
     onnx_value *v = value_new(r, t->name, made, t->type, small);
     v->fixed = true;
@@ -195,13 +202,36 @@ const char *attr_text(const onnx_op *o, const char *name, const char *otherwise)
 const int64_t *attr_ints(const onnx_op *o, const char *name, int *n) {
     static const int64_t none = 0;
     const onnx_attr *at = op_attr(o, name);
+    if (at && at->n_ints > INT32_MAX)
+        op_fail(o, QN_ERANGE, "%u numbers in attribute %s", at->n_ints, name);
     *n = at ? (int)at->n_ints : 0;
-    if (at && *n > 2 * QN_MAX_RANK && strcmp(name, "value_ints") != 0)
-        op_fail(o, QN_ERANGE, "%d numbers in attribute %s", *n, name);
     return at ? (at->ints ? at->ints : &none) : NULL;
 }
 
+void op_list(const onnx_op *o, const char *name, int n, int64_t least, int64_t *out) {
+    int count;
+    const int64_t *list = attr_ints(o, name, &count);
+    if (!list) return;
+    if (count != n) op_fail(o, QN_ESHAPE, "%d numbers in %s, not %d", count, name, n);
+    for (int i = 0; i < n; i++) {
+        if (list[i] < least || list[i] > ONNX_SIZE_MOST)
+            op_fail(o, QN_ERANGE, "%s has %lld", name, (long long)list[i]);
+        out[i] = list[i];
+    }
+}
+
 /* ---- inputs ---------------------------------------------------------------------------------- */
+
+int64_t op_count(const onnx_op *o, int n, const int64_t *size, int64_t most) {
+    int64_t all = 1;
+    for (int i = 0; i < n; i++) {
+        if (size[i] < 0) op_fail(o, QN_ERANGE, "a size of %lld", (long long)size[i]);
+        all = sat_mul(all, size[i]);
+    }
+    if (all > most)
+        op_fail(o, QN_ERANGE, "%lld places, more than %lld", (long long)all, (long long)most);
+    return all;
+}
 
 void *op_alloc(const onnx_op *o, size_t n, size_t size) {
     if (n && size > SIZE_MAX / 2 / n) op_fail(o, QN_ERANGE, "%zu elements are too many", n);
@@ -377,9 +407,10 @@ static bool outputs_small(const onnx_op *o) {
 }
 
 static void clear_outputs(onnx_op *o) {
-    o->out = op_alloc(o, (size_t)o->n_out, sizeof *o->out);
-    o->type = op_alloc(o, (size_t)o->n_out, sizeof *o->type);
-    o->made = op_alloc(o, (size_t)o->n_out, sizeof *o->made);
+    size_t n = (size_t)o->n_out + 1; /* the functions fill the first one unasked */
+    o->out = op_alloc(o, n, sizeof *o->out);
+    o->type = op_alloc(o, n, sizeof *o->type);
+    o->made = op_alloc(o, n, sizeof *o->made);
 }
 
 static void record_node(onnx_op *o) {
@@ -423,6 +454,14 @@ static const onnx_function *find_function(const onnx_model *m, const onnx_node *
 
 static void run_nodes(onnx_frame *f, const onnx_graph *g);
 
+void run_spend(onnx_run *r, uint64_t n) {
+    const onnx_model *m = r->model;
+    r->spent += n < ONNX_STEPS_MOST ? n : ONNX_STEPS_MOST + 1;
+    if (r->spent > ONNX_STEPS_MOST)
+        raise_error(m->ctx, QN_ERANGE, "%s: a call of more than %d steps", m->path,
+                    ONNX_STEPS_MOST);
+}
+
 static void call_function(onnx_op *o, const onnx_function *fn) {
     onnx_run *r = o->run;
     const onnx_graph *g = &fn->body;
@@ -430,6 +469,7 @@ static void call_function(onnx_op *o, const onnx_function *fn) {
     uint32_t names = g->n_in;
     if (r->depth >= ONNX_DEPTH) op_fail(o, QN_EFORMAT, "functions that call each other, too deep");
     for (uint32_t i = 0; i < g->n_node; i++) names += g->node[i].n_out;
+    run_spend(r, 1 + (uint64_t)names);
     frame_open(&f, r, names);
     onnx_value absent = {0};
     for (uint32_t i = 0; i < g->n_in; i++)
@@ -448,6 +488,7 @@ static void call_function(onnx_op *o, const onnx_function *fn) {
 static void run_node(onnx_frame *f, const onnx_node *n) {
     onnx_run *r = f->run;
     onnx_op o = {.run = r, .frame = f, .node = n, .qn = r->model->ctx};
+    run_spend(r, 1 + (uint64_t)n->n_in);
     o.version = version_of(f, r->model, n->domain);
     o.n_in = (int)n->n_in;
     o.n_out = (int)n->n_out;
@@ -480,6 +521,7 @@ void run_graph(onnx_run *r, onnx_frame *up, const onnx_graph *g, int n_in, onnx_
     if (g->sparse)
         raise_error(m->ctx, QN_EDTYPE, "%s: sparse initializers, which are not read", m->path);
     for (uint32_t i = 0; i < g->n_node; i++) names += g->node[i].n_out;
+    run_spend(r, 1 + (uint64_t)names);
     frame_open(&f, r, names);
     r->depth++;
     for (uint32_t i = 0; i < g->n_init; i++)

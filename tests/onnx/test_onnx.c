@@ -2,8 +2,7 @@
  * by hand, as protocol buffers; what operators give is compared with the reference by `make
  * onnx-tests`, so the values here are few, and worked out by hand. */
 #include "device_here.h"
-#include "onnx/onnx.h"
-#include "test.h"
+#include "onnx_write.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -11,122 +10,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static const char *device = "cpu";
-
-/* ---- writing models -------------------------------------------------------------------------- */
-
-/* A message that is being written. */
-typedef struct message {
-    uint8_t byte[4096];
-    size_t size;
-} message;
-
-static void put_varint(message *m, uint64_t v) {
-    for (; v > 127; v >>= 7) m->byte[m->size++] = (uint8_t)(v | 128);
-    m->byte[m->size++] = (uint8_t)v;
-}
-
-static void put_int(message *m, int field, int64_t v) {
-    put_varint(m, (uint64_t)field << 3);
-    put_varint(m, (uint64_t)v);
-}
-
-static void put_bytes(message *m, int field, const void *p, size_t n) {
-    put_varint(m, (uint64_t)field << 3 | 2);
-    put_varint(m, n);
-    memcpy(m->byte + m->size, p, n);
-    m->size += n;
-}
-
-static void put_text(message *m, int field, const char *text) {
-    put_bytes(m, field, text, strlen(text));
-}
-
-static void put_message(message *m, int field, const message *of) {
-    put_bytes(m, field, of->byte, of->size);
-}
-
-/* A value of any shape: NULL; else sizes, -1 for one that is called "n". */
-static message value_info(const char *name, int type, int rank, const int64_t *shape) {
-    message v = {.size = 0}, t = v, tensor = v, dims = v;
-    for (int i = 0; i < rank; i++) {
-        message dim = {.size = 0};
-        if (shape[i] < 0)
-            put_text(&dim, 2, "n");
-        else
-            put_int(&dim, 1, shape[i]);
-        put_message(&dims, 1, &dim);
-    }
-    put_int(&tensor, 1, type);
-    if (shape) put_message(&tensor, 2, &dims);
-    put_message(&t, 1, &tensor);
-    put_text(&v, 1, name);
-    put_message(&v, 2, &t);
-    return v;
-}
-
-/* inputs and outputs with spaces between; "-" is one that is left out. */
-static message node(const char *op, const char *inputs, const char *outputs) {
-    message n = {.size = 0};
-    const char *lists[2] = {inputs, outputs};
-    char copy[256];
-    for (int k = 0; k < 2; k++) {
-        snprintf(copy, sizeof copy, "%s", lists[k]);
-        for (char *at = strtok(copy, " "); at; at = strtok(NULL, " "))
-            put_text(&n, k + 1, strcmp(at, "-") ? at : "");
-    }
-    put_text(&n, 3, "here");
-    put_text(&n, 4, op);
-    return n;
-}
-
-static void add_int(message *n, const char *name, int64_t v) {
-    message a = {.size = 0};
-    put_text(&a, 1, name);
-    put_int(&a, 3, v);
-    put_int(&a, 20, 2);
-    put_message(n, 5, &a);
-}
-
-static void add_graph(message *n, const char *name, const message *g) {
-    message a = {.size = 0};
-    put_text(&a, 1, name);
-    put_message(&a, 6, g);
-    put_message(n, 5, &a);
-}
-
-static message tensor_of_ints(const char *name, int n, const int64_t *v) {
-    message t = {.size = 0};
-    if (n >= 0) put_int(&t, 1, n);
-    put_int(&t, 2, ONNX_INT64);
-    put_text(&t, 8, name);
-    put_bytes(&t, 9, v, (size_t)(n < 0 ? 1 : n) * sizeof *v);
-    return t;
-}
-
-static message whole(const message *graph, int opset) {
-    message m = {.size = 0}, o = m;
-    put_int(&o, 2, opset);
-    put_int(&m, 1, 8);
-    put_message(&m, 7, graph);
-    put_message(&m, 8, &o);
-    return m;
-}
-
-static void put_node(message *graph, const message *n) {
-    put_message(graph, 1, n);
-}
-
-static void put_in(message *graph, const char *name, int type, int rank, const int64_t *shape) {
-    message v = value_info(name, type, rank, shape);
-    put_message(graph, 11, &v);
-}
-
-static void put_out(message *graph, const char *name, int type) {
-    message v = value_info(name, type, 0, NULL);
-    put_message(graph, 12, &v);
-}
 
 /* y = relu(x made flat + its number of elements), of which x's shape says all. */
 static message reshaping(void) {
@@ -182,41 +65,6 @@ static message one_node(const message *n, int opset) {
     put_out(&g, "y", ONNX_FLOAT);
     put_node(&g, n);
     return whole(&g, opset);
-}
-
-/* ---- helpers --------------------------------------------------------------------------------- */
-
-static qn_ctx *begin(void) {
-    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = device, .threads = 1));
-    if (!qn || qn_error_code(qn)) FAIL("no device %s", device);
-    return qn;
-}
-
-static void end(qn_ctx *qn) {
-    if (qn_error_code(qn)) FAIL("%s: %s", device, qn_error(qn));
-    qn_close(qn);
-}
-
-static qn_onnx *parsed(qn_ctx *qn, const message *m) {
-    uint8_t *copy = malloc(m->size ? m->size : 1); /* of exactly its size: reading past it shows */
-    memcpy(copy, m->byte, m->size);
-    qn_onnx *model = qn_onnx_parse(qn, copy, m->size, NULL);
-    free(copy);
-    return model;
-}
-
-static qn_tensor *numbers(qn_ctx *qn, int rank, const int64_t *shape) {
-    float v[256];
-    int n = 1;
-    for (int i = 0; i < rank; i++) n *= (int)shape[i];
-    for (int i = 0; i < n; i++) v[i] = (float)(i - 4);
-    return qn_from(qn, QN_F32, rank, shape, v);
-}
-
-static void expect(qn_ctx *qn, qn_code code, const char *text) {
-    CHECK_INT(qn_error_code(qn), code);
-    if (!strstr(qn_error(qn), text)) FAIL("\"%s\" is not in \"%s\"", text, qn_error(qn));
-    qn_clear_error(qn);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -474,6 +322,31 @@ static void runs_keep_a_static_graph_of_each_shape(void) {
     end(qn);
 }
 
+/* An index that is outside is the first run's error, and then the next ones'. */
+static void runs_that_fail_give_nothing(void) {
+    message n = node("Gather", "x i", "y"), g = {.size = 0}, m;
+    put_in(&g, "x", ONNX_FLOAT, 1, (int64_t[]){2});
+    put_in(&g, "i", ONNX_INT64, 1, (int64_t[]){1});
+    put_out(&g, "y", ONNX_FLOAT);
+    put_node(&g, &n);
+    m = whole(&g, 18);
+    setenv("QN_CHECK", "1", 1);
+    qn_ctx *qn = begin();
+    qn_onnx *model = parsed(qn, &m);
+    for (int i = 0; i < 3; i++) {
+        qn_tensor *in[2] = {numbers(qn, 1, (int64_t[]){2}),
+                            qn_from(qn, QN_I64, 1, (int64_t[]){1}, &(int64_t){7})};
+        qn_tensor *y = in[0];
+        CHECK(qn_onnx_run(model, 2, in, 1, &y) != QN_OK);
+        CHECK(!y);
+        CHECK(strstr(qn_error(qn), "7"));
+        qn_clear_error(qn);
+    }
+    qn_onnx_close(model);
+    end(qn);
+    unsetenv("QN_CHECK");
+}
+
 static void gradients_pass_a_model(void) {
     qn_ctx *qn = begin();
     message m = reshaping();
@@ -622,6 +495,7 @@ static void memory_may_be_out_anywhere(void) {
         qn_code code = model ? qn_onnx_run(model, 1, &x, 1, &y) : qn_error_code(qn);
         done = code == QN_OK && qn->heap.requests < qn->heap.fail_at;
         if (code != QN_OK) CHECK_INT(code, QN_ENOMEM);
+        CHECK(code == QN_OK || !y);
         qn->heap.fail_at = 0;
         qn_clear_error(qn);
         if (model) qn_onnx_close(model);
@@ -641,6 +515,7 @@ int main(int argc, char **argv) {
     RUN(weights_in_other_files_stay_in_the_folder);
     RUN(shapes_are_made_aside);
     RUN(runs_keep_a_static_graph_of_each_shape);
+    RUN(runs_that_fail_give_nothing);
     RUN(gradients_pass_a_model);
     RUN(scans_are_sums_of_rows);
     RUN(errors_name_node_operator_and_opset);

@@ -22,15 +22,16 @@ typedef struct grams {
 } grams;
 
 /* The gram at `at` of the row of words, each `apart` from the next, is which of those of `size`? */
-static void count_grams(const grams *g, const int64_t *word, int n, int size, int apart,
+static void count_grams(const grams *g, const int64_t *word, int64_t n, int size, int64_t apart,
                         double *out) {
     int begin = (int)g->counts[size - 1];
     int end = size < g->n_counts ? (int)g->counts[size] : g->n_pool;
     int number = 0;
     for (int k = 1; k < size; k++) number += (int)(g->counts[k] - g->counts[k - 1]) / k;
-    for (int at = begin; at + size <= end; at += size, number++) {
+    int64_t last = n - (size - 1) * apart; /* where a gram begins lies before it */
+    for (int at = begin; size <= end - at; at += size, number++) {
         if (number >= g->n_indexes) return;
-        for (int i = 0; i + (size - 1) * apart < n; i++) {
+        for (int64_t i = 0; i < last; i++) {
             bool same = true;
             for (int k = 0; same && k < size; k++) same = word[i + k * apart] == g->pool[at + k];
             out[g->indexes[number]] += same;
@@ -53,6 +54,8 @@ void op_tfidf(onnx_op *o) {
     const onnx_attr *words_of = op_attr(o, "pool_int64s"), *counts = op_attr(o, "ngram_counts"),
                     *indexes = op_attr(o, "ngram_indexes");
     if (!words_of || !counts || !indexes) op_fail(o, QN_EDTYPE, "n-grams of texts");
+    if (words_of->n_ints > INT32_MAX || counts->n_ints > INT32_MAX || indexes->n_ints > INT32_MAX)
+        op_fail(o, QN_ERANGE, "%u n-grams", indexes->n_ints);
     g.pool = words_of->ints;
     g.n_pool = (int)words_of->n_ints;
     g.counts = counts->ints;
@@ -76,13 +79,16 @@ void op_tfidf(onnx_op *o) {
     int rank, n;
     const int64_t *dims = op_shape(o, 0, &rank), *words = op_ints(o, 0, &n);
     int64_t rows = rank == 2 ? dims[0] : 1, each = rank == 2 ? dims[1] : n;
-    double *v = op_alloc(o, (size_t)(rows * width), sizeof *v);
-    for (int64_t r = 0; r < rows; r++) {
-        for (int size = g.least; size <= g.most; size++)
-            for (int apart = 1; apart <= (size == 1 ? 1 : g.skips + 1); apart++)
-                count_grams(&g, words + r * each, (int)each, size, apart, v + r * width);
+    int64_t shape[2] = {rows, width}, all = op_count(o, 2, shape, ONNX_MADE_MOST);
+    double *v = op_alloc(o, (size_t)all, sizeof *v);
+    for (int64_t r = 0; all && r < rows; r++) {
+        for (int size = g.least; size <= g.most && size <= each; size++) {
+            int64_t apart = size == 1 ? 1 : g.skips + 1;
+            if (size > 1 && apart > (each - 1) / (size - 1)) apart = (each - 1) / (size - 1);
+            for (; apart > 0; apart--)
+                count_grams(&g, words + r * each, each, size, apart, v + r * width);
+        }
         weigh_grams(&g, v + r * width);
     }
-    int64_t shape[2] = {rows, width};
     o->out[0] = op_from_floats(o, rank == 2 ? 2 : 1, rank == 2 ? shape : shape + 1, v, QN_F32);
 }

@@ -192,9 +192,11 @@ static void scan(onnx_op *o, scanning *s) {
 }
 
 void op_scan(onnx_op *o) {
-    scanning s = {.body = graph_of(o, "body"), .inputs = (int)attr_int(o, "num_scan_inputs", 1)};
+    scanning s = {.body = graph_of(o, "body")};
+    int64_t scanned = attr_int(o, "num_scan_inputs", 1);
     int first = o->version < 9; /* sequence_lens, and a batch axis in front of all */
     int inputs = o->n_in - first;
+    s.inputs = scanned > 0 && scanned <= inputs ? (int)scanned : 0;
     s.states = inputs - s.inputs;
     s.stacks = (int)s.body->n_out - s.states;
     if (s.inputs < 1 || s.states < 0 || s.stacks < 0 || (int)s.body->n_in != inputs ||
@@ -217,6 +219,7 @@ void op_scan(onnx_op *o) {
     one.value = op_alloc(o, (size_t)inputs, sizeof *one.value);
     one.n_in = inputs;
     for (int64_t b = 0; b < batches; b++) {
+        run_spend(o->run, 1 + (uint64_t)inputs);
         for (int i = 0; i < inputs; i++)
             one.value[i] =
                 value_new(o->run, "", qn_select(op_in(o, 1 + i), 0, b), op_type(o, 1 + i), false);

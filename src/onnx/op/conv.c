@@ -13,16 +13,6 @@ typedef struct windows {
     int64_t before[SPACE_MOST], after[SPACE_MOST];
 } windows;
 
-static void list_into(const onnx_op *o, const char *name, int space, int64_t *out) {
-    int n;
-    const int64_t *list = attr_ints(o, name, &n);
-    if (list && n != space) op_fail(o, QN_ESHAPE, "%d numbers in %s for %d axes", n, name, space);
-    for (int i = 0; list && i < space; i++) {
-        if (list[i] < 1) op_fail(o, QN_ERANGE, "%s has %lld", name, (long long)list[i]);
-        out[i] = list[i];
-    }
-}
-
 static int64_t covered(const windows *w, int i) {
     return sat_add(sat_mul(w->size[i] - 1, w->dilation[i]), 1);
 }
@@ -40,8 +30,9 @@ static void pad_same(windows *w, bool lower) {
 
 /* size: of the kernel where no attribute says; 0: it must. */
 static windows windows_of(onnx_op *o, int input, const int64_t *size) {
-    int rank, n;
-    const int64_t *dims = op_shape(o, input, &rank), *pads = attr_ints(o, "pads", &n);
+    int rank;
+    const int64_t *dims = op_shape(o, input, &rank);
+    int64_t pads[2 * SPACE_MOST] = {0};
     windows w = {.space = rank - 2, .image = dims + 2};
     const char *mode = attr_text(o, "auto_pad", "NOTSET");
     if (rank < 3 || rank > 2 + SPACE_MOST) op_fail(o, QN_ESHAPE, "an image of %d axes", rank);
@@ -49,13 +40,17 @@ static windows windows_of(onnx_op *o, int input, const int64_t *size) {
         w.size[i] = size ? size[i] : 0;
         w.stride[i] = w.dilation[i] = 1;
     }
-    list_into(o, "kernel_shape", w.space, w.size);
-    list_into(o, "strides", w.space, w.stride);
-    list_into(o, "dilations", w.space, w.dilation);
-    for (int i = 0; i < w.space; i++)
-        if (w.size[i] < 1) op_fail(o, QN_ESHAPE, "a window of size %lld", (long long)w.size[i]);
-    if (pads && n != 2 * w.space) op_fail(o, QN_ESHAPE, "%d pads for %d axes", n, w.space);
-    for (int i = 0; pads && i < w.space; i++) {
+    op_list(o, "kernel_shape", w.space, 1, w.size);
+    op_list(o, "strides", w.space, 1, w.stride);
+    op_list(o, "dilations", w.space, 1, w.dilation);
+    op_list(o, "pads", 2 * w.space, -ONNX_SIZE_MOST, pads);
+    for (int i = 0; i < w.space; i++) {
+        if (w.size[i] < 1 || w.size[i] > ONNX_SIZE_MOST)
+            op_fail(o, QN_ESHAPE, "a window of size %lld", (long long)w.size[i]);
+        if (w.image[i] > ONNX_SIZE_MOST)
+            op_fail(o, QN_ESHAPE, "an image of size %lld", (long long)w.image[i]);
+    }
+    for (int i = 0; i < w.space; i++) {
         w.before[i] = pads[i];
         w.after[i] = pads[w.space + i];
     }
@@ -111,26 +106,27 @@ void op_causal_conv(onnx_op *o) {
 /* Padding of a transposed convolution cuts its result; what output_shape asks for beyond it is
  * `extra`, or more to be cut. */
 void op_conv_transpose(onnx_op *o) {
-    int rank, n, n_extra, w_rank;
+    int rank, n, w_rank;
     const int64_t *kernel = op_shape(o, 1, &w_rank);
     op_shape(o, 0, &rank);
     if (rank != w_rank) op_fail(o, QN_ESHAPE, "an image of %d axes, weights of %d", rank, w_rank);
     windows w = windows_of(o, 0, kernel + 2);
     const int64_t *shape = attr_ints(o, "output_shape", &n);
-    const int64_t *extra = attr_ints(o, "output_padding", &n_extra);
+    int64_t extra[SPACE_MOST] = {0};
     const char *mode = attr_text(o, "auto_pad", "NOTSET");
     bool lower = !strcmp(mode, "SAME_LOWER"), same = lower || !strcmp(mode, "SAME_UPPER");
-    if ((shape && n < w.space) || (extra && n_extra != w.space))
-        op_fail(o, QN_ESHAPE, "%d sizes, %d extra places for %d axes", n, n_extra, w.space);
+    op_list(o, "output_padding", w.space, 0, extra);
+    if (shape && n < w.space) op_fail(o, QN_ESHAPE, "%d sizes for %d axes", n, w.space);
     qn_conv_options c = conv_options(o, &w);
     for (int i = 0; i < w.space; i++) {
-        int64_t more = extra ? extra[i] : 0;
+        int64_t more = extra[i];
         int64_t all = (w.image[i] - 1) * w.stride[i] + covered(&w, i) + more;
         c.extra[i] = more;
         if (shape || same) {
             int64_t wanted = shape ? shape[n - w.space + i] : w.image[i] * w.stride[i];
-            int64_t cut = all - wanted;
-            if (cut < 0) c.extra[i] = more - cut;
+            if (wanted < 0) op_fail(o, QN_ERANGE, "output_shape has %lld", (long long)wanted);
+            int64_t cut = sat_sub(all, wanted);
+            if (cut < 0) c.extra[i] = sat_sub(more, cut);
             if (cut < 0) cut = 0;
             c.before[i] = lower ? cut - cut / 2 : cut / 2;
             if (!same) c.before[i] = cut / 2;
@@ -235,7 +231,7 @@ static qn_tensor *places_of_maxima(onnx_op *o, qn_tensor *index, const windows *
     int rank, n;
     const int64_t *dims = op_shape(o, 0, &rank), *mine = op_shape_of(o, index, &n);
     int64_t all = 1;
-    for (int i = 0; i < w->space; i++) all *= w->image[i];
+    for (int i = 0; i < w->space; i++) all = sat_mul(all, w->image[i]);
     if (attr_int(o, "storage_order", 0) && w->space == 2) {
         qn_tensor *columns = qn_scalar_int(o->qn, QN_I64, w->image[1]);
         qn_tensor *high = qn_scalar_int(o->qn, QN_I64, w->image[0]);
@@ -243,7 +239,7 @@ static qn_tensor *places_of_maxima(onnx_op *o, qn_tensor *index, const windows *
     }
     qn_tensor *batch = qn_iota(o->qn, QN_I64, rank, mine, 0);
     qn_tensor *channel = qn_iota(o->qn, QN_I64, rank, mine, 1);
-    batch = qn_mul(batch, qn_scalar_int(o->qn, QN_I64, dims[1] * all));
+    batch = qn_mul(batch, qn_scalar_int(o->qn, QN_I64, sat_mul(dims[1], all)));
     channel = qn_mul(channel, qn_scalar_int(o->qn, QN_I64, all));
     return qn_add(index, qn_add(batch, channel));
 }
@@ -295,7 +291,7 @@ void op_max_unpool(onnx_op *o) {
     y = qn_reshape(y, rank, natural);
     if (wanted && n == rank) {
         int64_t pads[2 * QN_MAX_RANK] = {0};
-        for (int i = 0; i < rank; i++) pads[2 * i + 1] = wanted[i] - natural[i];
+        for (int i = 0; i < rank; i++) pads[2 * i + 1] = sat_sub(wanted[i], natural[i]);
         y = qn_pad(y, pads, QN_PAD_CONSTANT, 0);
     }
     o->out[0] = y;
@@ -304,15 +300,15 @@ void op_max_unpool(onnx_op *o) {
 void op_col2im(onnx_op *o) {
     int space, n;
     const int64_t *image = op_ints(o, 1, &space), *block = op_ints(o, 2, &n);
-    const int64_t *pads;
+    int64_t pads[2 * SPACE_MOST] = {0};
     qn_conv_options c = QN_CONV_OPTIONS();
     if (space < 1 || space > SPACE_MOST || n != space)
         op_fail(o, QN_ESHAPE, "an image of %d axes, blocks of %d", space, n);
     for (int i = 0; i < space; i++) c.stride[i] = c.dilation[i] = 1;
-    list_into(o, "strides", space, c.stride);
-    list_into(o, "dilations", space, c.dilation);
-    pads = attr_ints(o, "pads", &n);
-    for (int i = 0; pads && n == 2 * space && i < space; i++) {
+    op_list(o, "strides", space, 1, c.stride);
+    op_list(o, "dilations", space, 1, c.dilation);
+    op_list(o, "pads", 2 * space, -ONNX_SIZE_MOST, pads);
+    for (int i = 0; i < space; i++) {
         c.before[i] = pads[i];
         c.after[i] = pads[space + i];
     }

@@ -5,6 +5,8 @@
 
 /* ---- resizing -------------------------------------------------------------------------------- */
 
+enum { TAPS_MOST = 1 << 16 };
+
 /* An axis of n places that becomes one of `count`: element i is the sum over its taps of
  * weight[t * count + i] times place at[t * count + i]. */
 typedef struct resizing {
@@ -77,10 +79,11 @@ static void plan_axis(const onnx_op *o, resizing *r) {
     bool is_cubic = !strcmp(kind, "cubic"), is_nearest = !strcmp(kind, "nearest");
     double radius = is_cubic ? 2 : 1;
     if (attr_int(o, "antialias", 0) && r->scale < 1) radius /= r->scale;
+    if (!is_nearest && !(radius <= TAPS_MOST / 2))
+        op_fail(o, QN_ERANGE, "a scale of %g takes more than %d places for one", r->scale,
+                TAPS_MOST);
     r->taps = is_nearest ? 1 : 2 * (int64_t)ceil(radius);
-    if (r->count && (double)r->taps * (double)r->count > 1e8)
-        op_fail(o, QN_ERANGE, "too many places");
-    size_t all = (size_t)(r->taps * r->count);
+    size_t all = (size_t)op_count(o, 2, (int64_t[]){r->taps, r->count}, ONNX_MADE_MOST);
     r->at = op_alloc(o, all, sizeof *r->at);
     r->weight = op_alloc(o, all, sizeof *r->weight);
     r->outside = op_alloc(o, (size_t)r->count, sizeof *r->outside);
@@ -211,7 +214,7 @@ void op_affine_grid(onnx_op *o) {
         int axis = space - 1 - i;
         int64_t m = flat[axis], shape[3] = {1, 1, 1};
         shape[axis] = m;
-        double *v = op_alloc(o, (size_t)(m > 0 ? m : 0), sizeof *v);
+        double *v = op_alloc(o, (size_t)op_count(o, 1, &m, ONNX_MADE_MOST), sizeof *v);
         for (int64_t k = 0; k < m; k++)
             v[k] = align ? (m > 1 ? -1 + 2 * (double)k / (double)(m - 1) : 0)
                          : (2 * (double)k + 1) / (double)m - 1;
@@ -268,7 +271,7 @@ static int64_t samples_of(const regions *r, int64_t i, bool across) {
     int64_t bins = across ? r->columns : r->rows;
     if (r->ratio > 0) return (int64_t)r->ratio;
     double n = ceil(size / (double)bins);
-    return n < 1 ? 1 : n > 256 ? 256 : (int64_t)n;
+    return !(n > 1) ? 1 : n > 256 ? 256 : (int64_t)n; /* of no number 1 */
 }
 
 /* Bin (row, column) of region i; unused samples weigh nothing, or repeat the first for a maximum.
@@ -304,7 +307,8 @@ void op_roi_align(onnx_op *o) {
     int rank, n, boxes;
     const int64_t *dims = op_shape(o, 0, &rank);
     regions r = {.box = op_floats(o, 1, &boxes), .batch = op_ints(o, 2, &n), .samples = 1};
-    if (rank != 4 || boxes != 4 * n) op_fail(o, QN_ESHAPE, "%d numbers for %d regions", boxes, n);
+    if (rank != 4 || boxes != 4 * (int64_t)n)
+        op_fail(o, QN_ESHAPE, "%d numbers for %d regions", boxes, n);
     r.n = n;
     r.high = dims[2];
     r.wide = dims[3];
@@ -316,6 +320,7 @@ void op_roi_align(onnx_op *o) {
     const char *shift = attr_text(o, "coordinate_transformation_mode",
                                   o->version < 16 ? "output_half_pixel" : "half_pixel");
     r.offset = !strcmp(shift, "half_pixel") ? 0.5 : 0;
+    if (r.n && (r.high < 1 || r.wide < 1)) op_fail(o, QN_ESHAPE, "regions of an empty image");
     if (r.rows < 1 || r.columns < 1 || r.rows > 4096 || r.columns > 4096 || r.ratio > 256)
         op_fail(o, QN_ERANGE, "regions of %lld x %lld", (long long)r.rows, (long long)r.columns);
     for (int64_t i = 0; i < r.n; i++) {
@@ -324,9 +329,12 @@ void op_roi_align(onnx_op *o) {
         int64_t mine = samples_of(&r, i, false) * samples_of(&r, i, true);
         if (mine > r.samples) r.samples = mine;
     }
-    int64_t each = r.samples * 4, bins = r.rows * r.columns, all[3] = {r.n * bins, r.samples, 4};
-    int64_t *at = op_alloc(o, (size_t)(all[0] * each), sizeof *at);
-    double *w = op_alloc(o, (size_t)(all[0] * each), sizeof *w);
+    op_count(o, 3, (int64_t[]){dims[0], dims[2], dims[3]}, INT64_MAX - 1);
+    int64_t each = r.samples * 4, bins = r.rows * r.columns;
+    int64_t all[3] = {sat_mul(r.n, bins), r.samples, 4};
+    size_t places = (size_t)op_count(o, 3, all, ONNX_MADE_MOST);
+    int64_t *at = op_alloc(o, places, sizeof *at);
+    double *w = op_alloc(o, places, sizeof *w);
     for (int64_t i = 0; i < r.n; i++)
         for (int64_t k = 0; k < bins; k++)
             place_bin(&r, i, k / r.columns, k % r.columns, at + (i * bins + k) * each,
@@ -344,7 +352,7 @@ void op_roi_align(onnx_op *o) {
 
 typedef struct deforming {
     int64_t n, channels, high, wide, kernel[2], rows, columns, groups; /* groups: of offsets */
-    int64_t stride[2], dilation[2], before[2], after[2];
+    int64_t stride[2], dilation[2], before[2];
 } deforming;
 
 /* Where the taps of the kernel fall along an axis: [N, groups, taps, rows * columns]. */
@@ -356,8 +364,8 @@ static qn_tensor *tap_places(onnx_op *o, const deforming *d, qn_tensor *offset, 
         for (int64_t p = 0; p < places; p++) {
             int64_t tap = axis ? t % d->kernel[1] : t / d->kernel[1];
             int64_t place = axis ? p % d->columns : p / d->columns;
-            base[t * places + p] =
-                (double)(place * d->stride[axis] + tap * d->dilation[axis] - d->before[axis]);
+            base[t * places + p] = (double)place * (double)d->stride[axis] +
+                                   (double)(tap * d->dilation[axis] - d->before[axis]);
         }
     qn_tensor *mine = qn_reshape(offset, 5, (int64_t[]){d->n, d->groups, taps, 2, places});
     mine = qn_select(mine, 3, axis);
@@ -389,28 +397,31 @@ static qn_tensor *corner(onnx_op *o, const deforming *d, qn_tensor *x, qn_tensor
 }
 
 void op_deform_conv(onnx_op *o) {
-    int rank, w_rank, o_rank, n;
+    int rank, w_rank, o_rank;
     const int64_t *dims = op_shape(o, 0, &rank), *w = op_shape(o, 1, &w_rank),
                   *to = op_shape(o, 2, &o_rank);
     if (rank != 4 || w_rank != 4 || o_rank != 4) op_fail(o, QN_ESHAPE, "an image of %d axes", rank);
     deforming d = {.n = dims[0], .channels = dims[1], .high = dims[2], .wide = dims[3]};
     d.groups = attr_int(o, "offset_group", 1);
-    int64_t groups = attr_int(o, "group", 1), taps = w[2] * w[3], places = to[2] * to[3];
-    const int64_t *stride = attr_ints(o, "strides", &n), *dilation = attr_ints(o, "dilations", &n);
-    const int64_t *pads = attr_ints(o, "pads", &n);
+    int64_t groups = attr_int(o, "group", 1), pads[4] = {0};
+    int64_t taps = op_count(o, 2, w + 2, ONNX_MADE_MOST);
+    int64_t places = op_count(o, 2, to + 2, ONNX_MADE_MOST);
+    op_count(o, 2, (int64_t[]){taps, places}, ONNX_MADE_MOST);
+    d.stride[0] = d.stride[1] = d.dilation[0] = d.dilation[1] = 1;
+    op_list(o, "strides", 2, 1, d.stride);
+    op_list(o, "dilations", 2, 1, d.dilation);
+    op_list(o, "pads", 4, -ONNX_SIZE_MOST, pads);
     for (int i = 0; i < 2; i++) {
         d.kernel[i] = w[2 + i];
-        d.stride[i] = stride ? stride[i] : 1;
-        d.dilation[i] = dilation ? dilation[i] : 1;
-        d.before[i] = pads && n == 4 ? pads[i] : 0;
+        d.before[i] = pads[i];
     }
     d.rows = to[2];
     d.columns = to[3];
     if (d.groups < 1 || groups < 1 || d.channels % d.groups || d.channels % groups ||
-        w[0] % groups || to[1] != 2 * d.groups * taps)
+        w[0] % groups || to[1] != sat_mul(sat_mul(2, d.groups), taps))
         op_fail(o, QN_ESHAPE, "%lld offsets of %lld groups", (long long)to[1], (long long)d.groups);
-    qn_tensor *x = qn_reshape(op_in(o, 0), 4,
-                              (int64_t[]){d.n, d.groups, d.channels / d.groups, d.high * d.wide});
+    qn_tensor *x = qn_reshape(
+        op_in(o, 0), 4, (int64_t[]){d.n, d.groups, d.channels / d.groups, sat_mul(d.high, d.wide)});
     qn_tensor *at[2] = {tap_places(o, &d, op_in(o, 2), 0), tap_places(o, &d, op_in(o, 2), 1)},
               *sum = NULL;
     for (int k = 0; k < 4; k++) {
@@ -421,9 +432,10 @@ void op_deform_conv(onnx_op *o) {
         qn_tensor *mask = qn_reshape(op_in(o, 4), 4, (int64_t[]){d.n, d.groups, 1, taps * places});
         sum = qn_mul(sum, mask);
     }
-    sum = qn_reshape(sum, 4, (int64_t[]){d.n, groups, d.channels / groups * taps, places});
+    int64_t each = sat_mul(d.channels / groups, taps);
+    sum = qn_reshape(sum, 4, (int64_t[]){d.n, groups, each, places});
     qn_tensor *weight =
-        qn_reshape(op_in(o, 1), 4, (int64_t[]){1, groups, w[0] / groups, w[1] * taps});
+        qn_reshape(op_in(o, 1), 4, (int64_t[]){1, groups, w[0] / groups, sat_mul(w[1], taps)});
     qn_tensor *y = qn_reshape(qn_matmul(weight, sum), 4, (int64_t[]){d.n, w[0], d.rows, d.columns});
     if (op_has(o, 3)) y = qn_add(y, qn_reshape(op_in(o, 3), 4, (int64_t[]){1, -1, 1, 1}));
     o->out[0] = y;

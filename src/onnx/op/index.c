@@ -101,7 +101,7 @@ void op_gather_nd(onnx_op *o) {
     int rank, other, batch = (int)attr_int(o, "batch_dims", 0);
     const int64_t *dims = op_shape(o, 0, &rank), *mine = op_shape(o, 1, &other);
     int64_t k = other ? mine[other - 1] : 0;
-    if (!other || batch < 0 || batch >= other || batch + k > rank)
+    if (!other || batch < 0 || batch >= other || k > rank - batch)
         op_fail(o, QN_ESHAPE, "data of %d axes, indices of %d, batches of %d", rank, other, batch);
     int end = batch + (int)k;
     int64_t batches = product(dims, 0, batch), places = product(dims, batch, end);
@@ -110,7 +110,7 @@ void op_gather_nd(onnx_op *o) {
     qn_tensor *which = qn_iota(o->qn, QN_I64, 2, (int64_t[]){batches, 1}, 0);
     at = flat(qn_add(at, qn_mul(which, number(o, places))));
     qn_tensor *x =
-        qn_reshape(op_in(o, 0), 2, (int64_t[]){batches * places, product(dims, end, rank)});
+        qn_reshape(op_in(o, 0), 2, (int64_t[]){sat_mul(batches, places), product(dims, end, rank)});
     int64_t shape[QN_MAX_RANK];
     int n = other - 1 + rank - end;
     if (n > QN_MAX_RANK) op_fail(o, QN_ESHAPE, "%d axes", n);
@@ -234,7 +234,8 @@ static double row_element(const rows *r, int64_t i, int64_t e) {
 }
 
 static int compare_rows(const rows *r, int64_t a, int64_t b) {
-    for (int64_t e = 0; e < r->inner * r->outer; e++) {
+    int64_t all = sat_mul(r->inner, r->outer);
+    for (int64_t e = 0; e < all; e++) {
         double x = row_element(r, a, e), y = row_element(r, b, e);
         if (x < y || (!isnan(x) && isnan(y))) return -1;
         if (x > y || (isnan(x) && !isnan(y))) return 1;
@@ -254,6 +255,8 @@ static void sort_rows(const rows *r, int64_t *order, int64_t *room, int64_t n) {
     }
     memcpy(order, room, (size_t)n * sizeof *order);
 }
+
+enum { EMPTY_MOST = 1 << 20 }; /* rows without elements, which no memory bounds */
 
 typedef struct uniques {
     int64_t *first, *inverse, *counts, n;
@@ -296,6 +299,7 @@ void op_unique(onnx_op *o) {
     rows r = {
         .n = dims[axis], .inner = product(dims, axis + 1, rank), .outer = product(dims, 0, axis)};
     r.v = op_floats(o, 0, &n);
+    op_count(o, 1, &r.n, n > EMPTY_MOST ? n : EMPTY_MOST);
     uniques u = find_uniques(o, &r, attr_int(o, "sorted", 1) != 0);
     qn_tensor *first = op_from_ints(o, u.n, u.first);
     qn_tensor *list[4] = {qn_take(x, first, axis), first, op_from_ints(o, r.n, u.inverse),
@@ -368,18 +372,18 @@ void op_non_max_suppression(onnx_op *o) {
     int rank, n;
     const int64_t *dims = op_shape(o, 1, &rank);
     const double *boxes = op_floats(o, 0, &n);
-    if (rank != 3 || n != dims[0] * dims[2] * 4)
+    if (rank != 3 || n != sat_mul(sat_mul(dims[0], dims[2]), 4))
         op_fail(o, QN_ESHAPE, "boxes and scores that do not fit");
     const double *scores = op_floats(o, 1, &n);
     suppressing s = {.n = dims[2], .most = op_int(o, 2, 0), .most_overlap = op_float(o, 3, 0)};
     s.scored = op_has(o, 4);
     s.least_score = op_float(o, 4, 0);
     s.center = attr_int(o, "center_point_box", 0) != 0;
-    size_t each = (size_t)s.n;
+    size_t each = n ? (size_t)s.n : 0;
     int64_t *order = op_alloc(o, each, 8), *room = op_alloc(o, each, 8), count = 0;
     int64_t *out = op_alloc(o, 3 * (size_t)n, sizeof *out);
     s.keep = op_alloc(o, each, 8);
-    for (int64_t b = 0; b < dims[0]; b++)
+    for (int64_t b = 0; n && b < dims[0]; b++) /* without scores there may be any number of b */
         for (int64_t c = 0; c < dims[1]; c++) {
             s.boxes = boxes + b * s.n * 4;
             s.scores = scores + (b * dims[1] + c) * s.n;

@@ -151,6 +151,7 @@ static cell cell_of(onnx_op *o, int d) {
     const int64_t *dims = op_shape(o, 2, &rank);
     if (rank != 3) op_fail(o, QN_ESHAPE, "recurrent weights of %d axes", rank);
     c.hidden = dims[2];
+    if (c.hidden > ONNX_SIZE_MOST) op_fail(o, QN_ESHAPE, "%lld states", (long long)c.hidden);
     for (int i = 0; i < 3; i++) {
         int at = d * per + (i < per ? i : 0);
         *name[i] = names && at < (int)names->n_texts ? names->texts[at] : usual[c.kind][i];

@@ -130,7 +130,7 @@ void op_softmax(onnx_op *o) {
     }
     axis = op_axis(o, attr_int(o, "axis", 1), rank);
     int64_t flat[2] = {1, 1};
-    for (int i = 0; i < rank; i++) flat[i >= axis] *= dims[i];
+    for (int i = 0; i < rank; i++) flat[i >= axis] = sat_mul(flat[i >= axis], dims[i]);
     o->out[0] = qn_reshape(softmax(o, qn_reshape(x, 2, flat), 1), rank, dims);
 }
 

@@ -5,6 +5,7 @@
 
 static onnx_value *list_new(onnx_op *o, int n) {
     onnx_value *v = value_new(o->run, "", NULL, 0, false);
+    run_spend(o->run, (uint64_t)n);
     v->item = op_alloc(o, (size_t)n, sizeof *v->item);
     v->items = n;
     v->list = true;
@@ -69,6 +70,7 @@ void op_list_split(onnx_op *o) {
     int axis = op_axis(o, attr_int(o, "axis", 0), rank);
     bool listed = sizes && op_rank(o, 1) == 1, keep = sizes || attr_int(o, "keepdims", 1) != 0;
     int64_t all = dims[axis], each = sizes && !listed && n == 1 ? sizes[0] : 1, at = 0;
+    if (each > all && all > 0) each = all;
     if (each < 1 || all > 1 << 20) op_fail(o, QN_ERANGE, "parts of %lld", (long long)each);
     count = listed ? n : (int)((all + each - 1) / each);
     onnx_value *v = list_new(o, count);

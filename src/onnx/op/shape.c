@@ -75,7 +75,7 @@ void op_flatten(onnx_op *o) {
     int64_t axis = attr_int(o, "axis", 1), flat[2] = {1, 1};
     if (axis < -rank || axis > rank) op_fail(o, QN_ERANGE, "axis %lld", (long long)axis);
     if (axis < 0) axis += rank;
-    for (int i = 0; i < rank; i++) flat[i >= axis] *= dims[i];
+    for (int i = 0; i < rank; i++) flat[i >= axis] = sat_mul(flat[i >= axis], dims[i]);
     o->out[0] = qn_reshape(op_in(o, 0), 2, flat);
 }
 
@@ -137,7 +137,7 @@ void op_split(onnx_op *o) {
     if (list && n != parts) op_fail(o, QN_EARG, "%d sizes for %d outputs", n, parts);
     for (int i = 0; i < parts; i++) {
         sizes[i] = list ? list[i] : each < left ? each : left;
-        left -= sizes[i];
+        left = sat_sub(left, sizes[i]);
     }
     qn_split(op_in(o, 0), axis, parts, sizes, o->out);
 }
@@ -167,6 +167,7 @@ void op_slice(onnx_op *o) {
     const int64_t *steps = old ? NULL : op_ints(o, 4, &n_steps);
     if (!start || !end || n != ends || (axes && n_axes != n) || (steps && n_steps != n))
         op_fail(o, QN_EARG, "starts, ends, axes and steps of different lengths");
+    if (n > rank) op_fail(o, QN_EARG, "%d slices of %d axes", n, rank);
     qn_tensor *x = op_in(o, 0);
     for (int i = 0; i < n && x; i++) {
         int axis = op_axis(o, axes ? axes[i] : i, rank);
@@ -199,7 +200,8 @@ void op_pad(onnx_op *o) {
     const int64_t *axes = old ? NULL : op_ints(o, 3, &n_axes);
     int many = axes ? n_axes : rank;
     int64_t both[2 * QN_MAX_RANK] = {0};
-    if (!pads || n != 2 * many) op_fail(o, QN_ESHAPE, "%d pads for %d axes", n, many);
+    if (!pads || many > rank || n != 2 * many)
+        op_fail(o, QN_ESHAPE, "%d pads for %d axes", n, many);
     for (int i = 0; i < many; i++) {
         int axis = op_axis(o, axes ? axes[i] : i, rank);
         both[2 * axis] = pads[i];
@@ -228,6 +230,7 @@ void op_center_crop_pad(onnx_op *o) {
     if (n != (axes ? n_axes : rank)) op_fail(o, QN_ESHAPE, "%d sizes", n);
     for (int i = 0; i < n; i++) {
         int axis = op_axis(o, axes ? axes[i] : i, rank);
+        if (wanted[i] < 0) op_fail(o, QN_ERANGE, "a size of %lld", (long long)wanted[i]);
         int64_t more = wanted[i] - dims[axis];
         int64_t before = more >= 0 ? more / 2 : -((-more) / 2);
         pads[2 * axis] = before;
@@ -246,22 +249,23 @@ void op_depth_space(onnx_op *o) {
     int64_t b = attr_int(o, "blocksize", 1);
     if (rank != 4 || b < 1 || b > 1 << 20)
         op_fail(o, QN_ESHAPE, "%d axes, blocks of %lld", rank, (long long)b);
+    int64_t bb = b * b, wide = sat_mul(d[1], bb), high[2] = {sat_mul(d[2], b), sat_mul(d[3], b)};
     qn_tensor *x = op_in(o, 0);
     if (o->row->variant == TO_DEPTH) {
         x = qn_reshape(x, 6, (int64_t[]){d[0], d[1], d[2] / b, b, d[3] / b, b});
         bool channels_first = !strcmp(attr_text(o, "mode", "DCR"), "CRD");
         x = qn_permute(x, 6,
                        channels_first ? (int[]){0, 1, 3, 5, 2, 4} : (int[]){0, 3, 5, 1, 2, 4});
-        o->out[0] = qn_reshape(x, 4, (int64_t[]){d[0], d[1] * b * b, d[2] / b, d[3] / b});
+        o->out[0] = qn_reshape(x, 4, (int64_t[]){d[0], wide, d[2] / b, d[3] / b});
         return;
     }
-    int64_t c = d[1] / (b * b);
+    int64_t c = d[1] / bb;
     bool columns = !strcmp(attr_text(o, "mode", "DCR"), "CRD");
     x = qn_reshape(x, 6,
                    columns ? (int64_t[]){d[0], c, b, b, d[2], d[3]}
                            : (int64_t[]){d[0], b, b, c, d[2], d[3]});
     x = qn_permute(x, 6, columns ? (int[]){0, 1, 4, 2, 5, 3} : (int[]){0, 3, 4, 1, 5, 2});
-    o->out[0] = qn_reshape(x, 4, (int64_t[]){d[0], c, d[2] * b, d[3] * b});
+    o->out[0] = qn_reshape(x, 4, (int64_t[]){d[0], c, high[0], high[1]});
 }
 
 void op_trilu(onnx_op *o) {

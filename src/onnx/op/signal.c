@@ -70,11 +70,12 @@ enum { HANN, HAMMING, BLACKMAN };
 void op_window(onnx_op *o) {
     static const double terms[3][3] = {
         {0.5, -0.5, 0}, {25.0 / 46, -21.0 / 46, 0}, {0.42, -0.5, 0.08}};
-    int64_t n = op_int(o, 0, 0), round = attr_int(o, "periodic", 1) ? n : n - 1;
+    int64_t n = op_int(o, 0, 0), round;
     int type = (int)attr_int(o, "output_datatype", ONNX_FLOAT);
     const double *t = terms[o->row->variant];
     if (n < 0 || n > 1 << 26) op_fail(o, QN_ERANGE, "a window of %lld", (long long)n);
     double *v = op_alloc(o, (size_t)n, sizeof *v);
+    round = attr_int(o, "periodic", 1) ? n : n - 1;
     for (int64_t i = 0; i < n; i++) {
         double at = round ? 2 * pi * (double)i / (double)round : 0;
         v[i] = t[0] + t[1] * cos(at) + t[2] * cos(2 * at);
@@ -97,15 +98,16 @@ void op_mel_weights(onnx_op *o) {
     if (bins < 1 || size < 1 || rate < 1 || bins > 1 << 16 || size > 1 << 20)
         op_fail(o, QN_ERANGE, "%lld bins of %lld", (long long)bins, (long long)size);
     int64_t *edge = op_alloc(o, (size_t)bins + 2, sizeof *edge);
-    double *v = op_alloc(o, (size_t)(rows * bins), sizeof *v),
-           move = (high - low) / (double)(bins + 2);
+    int64_t all = op_count(o, 2, (int64_t[]){rows, bins}, ONNX_MADE_MOST);
+    double *v = op_alloc(o, (size_t)all, sizeof *v), move = (high - low) / (double)(bins + 2);
     for (int64_t i = 0; i < bins + 2; i++) {
         double hertz = 700 * (pow(10, ((double)i * move + low) / 2595) - 1);
-        edge[i] = (int64_t)floor((double)(size + 1) * hertz / (double)rate);
+        double at = floor((double)(size + 1) * hertz / (double)rate);
+        edge[i] = (int64_t)fmin(fmax(at, -0x1p53), 0x1p53); /* of no number the least */
     }
     for (int64_t b = 0; b < bins; b++)
-        for (int64_t f = edge[b]; f < edge[b + 2] || f == edge[b + 1]; f++) {
-            if (f < 0 || f >= rows) continue;
+        for (int64_t f = edge[b] < 0 ? 0 : edge[b]; f < rows; f++) {
+            if (f >= edge[b + 2] && f != edge[b + 1]) break;
             double rise = (double)(edge[b + 1] - edge[b]),
                    fall = (double)(edge[b + 2] - edge[b + 1]);
             double w = f < edge[b + 1] ? (double)(f - edge[b]) / rise
