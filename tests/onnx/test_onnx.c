@@ -130,8 +130,10 @@ static void changed_bytes_are_an_error_or_a_model(void) {
         for (int k = 0; k < changes; k++) {
             state = hash_mix(state, (uint64_t)i);
             size_t at = state % m.size;
-            m.byte[at] = state >> 40 & 1 ? (uint8_t)(state >> 32)
-                                         : (uint8_t)(m.byte[at] ^ 1 << (state >> 32 & 7));
+            const uint64_t changed =
+                state >> 40 & 1 ? state >> 32
+                                : (uint64_t)((uint8_t)(m.byte[at] ^ 1 << (state >> 32 & 7)));
+            m.byte[at] = (uint8_t)changed;
         }
         try_damaged(&m);
     }
