@@ -543,8 +543,8 @@ static void tokens_that_hash_alike_take_no_square_of_time(void) {
 /* Steps that each make a text 16 times as long are stopped, wherever they stand. */
 static void steps_cannot_grow_a_text_without_bound(void) {
     static const char *const step[] = {
-        "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":"
-        "\"aaaaaaaaaaaaaaaa\"}",
+        ("{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":"
+         "\"aaaaaaaaaaaaaaaa\"}"),
         "{\"type\":\"Prepend\",\"prepend\":\"%0300000d\"}",
         "{\"type\":\"Metaspace\",\"replacement\":\"    \",\"split\":false}",
         "{\"type\":\"ByteLevel\",\"use_regex\":false}"};
