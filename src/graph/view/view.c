@@ -16,26 +16,38 @@
  * a view of, but that it was one is kept, so that an assignment can be refused. */
 #include "graph/view/view.h"
 
-tensor *graph_handle_of(const graph *g, node_id n) {
+typedef bool (*handle_test)(const tensor *other, const tensor *t, uint32_t number);
+
+/* Of all living tensors, the oldest that is so for t and a number. Slow: it looks at each. */
+static tensor *oldest_that(const qn_ctx *qn, handle_test is_so, const tensor *t, uint32_t number) {
     tensor *oldest = NULL;
-    for (handle_block *b = g->ctx->handles.block; b; b = b->next)
+    for (handle_block *b = qn->handles.block; b; b = b->next)
         for (int i = 0; i < HANDLES_A_BLOCK; i++) {
-            tensor *t = (tensor *)&b->slot[i].handle;
-            if (t->h.kind != HANDLE_TENSOR || t->node != n) continue;
-            if (!oldest || t->number < oldest->number) oldest = t;
+            tensor *other = (tensor *)&b->slot[i].handle;
+            if (other->h.kind != HANDLE_TENSOR || !is_so(other, t, number)) continue;
+            if (!oldest || other->number < oldest->number) oldest = other;
         }
     return oldest;
 }
 
-/* Has a tensor that was assigned to, by its number, still a handle? Slow. */
+static bool has_node(const tensor *other, const tensor *t, uint32_t n) {
+    (void)t;
+    return other->node == n;
+}
+
+static bool has_variable(const tensor *other, const tensor *t, uint32_t variable) {
+    (void)t;
+    return other->variable == variable;
+}
+
+tensor *graph_handle_of(const graph *g, node_id n) {
+    return oldest_that(g->ctx, has_node, NULL, n);
+}
+
+/* Has a tensor that was assigned to, by its number, still a handle? */
 static bool variable_lives(const graph *g, uint32_t variable) {
     if (!variable || variable == VARIABLE_SHARED) return variable;
-    for (const handle_block *b = g->ctx->handles.block; b; b = b->next)
-        for (int i = 0; i < HANDLES_A_BLOCK; i++) {
-            const tensor *t = (const tensor *)&b->slot[i].handle;
-            if (t->h.kind == HANDLE_TENSOR && t->variable == variable) return true;
-        }
-    return false;
+    return oldest_that(g->ctx, has_variable, NULL, variable) != NULL;
 }
 
 static bool is_step(const graph_node *x) {
@@ -54,34 +66,21 @@ void view_made_of(tensor *t, const tensor *of) {
     t->h.of = of->h.of ? of->h.of : mark_of(of);
 }
 
-typedef bool (*view_holds)(const tensor *t, const tensor *other, node_id n);
-
-static bool is_base(const tensor *t, const tensor *other, node_id n) {
+static bool is_base(const tensor *other, const tensor *t, uint32_t n) {
     (void)n;
     return mark_of(other) == t->h.of && other->number < t->number;
 }
 
 /* The base, or a view of it that was there before. */
-static bool shows_the_same(const tensor *t, const tensor *other, node_id n) {
-    return other->node == n && (is_base(t, other, n) || (other->h.of == t->h.of && other != t));
-}
-
-static tensor *oldest_that(const tensor *t, node_id n, view_holds holds) {
-    tensor *oldest = NULL;
-    for (handle_block *b = t->h.ctx->handles.block; b; b = b->next)
-        for (int i = 0; i < HANDLES_A_BLOCK; i++) {
-            tensor *other = (tensor *)&b->slot[i].handle;
-            if (other->h.kind != HANDLE_TENSOR || !holds(t, other, n)) continue;
-            if (!oldest || other->number < oldest->number) oldest = other;
-        }
-    return oldest;
+static bool shows_the_same(const tensor *other, const tensor *t, uint32_t n) {
+    return other->node == n && (is_base(other, t, n) || (other->h.of == t->h.of && other != t));
 }
 
 /* The tensor whose value is node n, on the way from t, whose base is this or gone. */
 static tensor *named_by(tensor *t, const tensor *base, node_id n) {
     if (!t->h.of) return t;
     if (n == t->node) return base && base->node == n ? (tensor *)base : t;
-    return oldest_that(t, n, shows_the_same);
+    return oldest_that(t->h.ctx, shows_the_same, t, n);
 }
 
 static view_found look(tensor *t, const tensor *base, node_id n, tensor **named) {
@@ -97,7 +96,7 @@ static view_found look(tensor *t, const tensor *base, node_id n, tensor **named)
 
 view_found view_owner(tensor *t, tensor **owner, node_id *end) {
     const graph *g = t->h.ctx->graph;
-    const tensor *base = t->h.of ? oldest_that(t, 0, is_base) : NULL;
+    const tensor *base = t->h.of ? oldest_that(t->h.ctx, is_base, t, 0) : NULL;
     view_found last = VIEW_OF_NONE;
     *owner = NULL;
     *end = t->node;
