@@ -2,25 +2,12 @@
 # test_cli.sh BUILD - the command: trains, saves, generates in a second process, stops cleanly on
 # Ctrl-C, and answers every mistake with a message and the right status.
 . tests/test.sh
+. tests/cli/command.sh
 build=$1
 quern=$build/quern
 small="--layers 1 --width 16 --heads 2 --context 16 --batch 4 --seed 3"
-text=$scratch/text
 model=$scratch/model.safetensors
-i=0
-while [ $i -lt 60 ]; do
-    echo "line $i of a text in which every line says its number, $i, twice."
-    i=$((i + 1))
-done >"$text"
 
-status_is() { # status_is WANTED COMMAND...: and something is said on standard error unless 0
-    wanted=$1
-    shift
-    "$@" >"$scratch/stdout" 2>"$scratch/stderr"
-    got=$?
-    cat "$scratch/stdout" "$scratch/stderr"
-    [ $got -eq "$wanted" ] && { [ "$wanted" -eq 0 ] || [ -s "$scratch/stderr" ]; }
-}
 # shellcheck disable=SC2086
 train() { "$quern" train --text "$text" --out "$model" $small "$@"; }
 

@@ -2,22 +2,9 @@
 # test_convert.sh BUILD - `quern info` and `quern convert`: a file goes from kind to kind and comes back, blocks
 # are made and kept, and what is wrong is said with a status.
 . tests/test.sh
+. tests/cli/command.sh
 build=$1
 quern=$build/quern
-text=$scratch/text
-i=0
-while [ $i -lt 60 ]; do
-    echo "line $i of a text in which every line says its number, $i, twice."
-    i=$((i + 1))
-done >"$text"
-status_is() { # status_is WANTED COMMAND...: and something is said on standard error unless 0
-    wanted=$1
-    shift
-    "$@" >"$scratch/stdout" 2>"$scratch/stderr"
-    got=$?
-    cat "$scratch/stdout" "$scratch/stderr"
-    [ $got -eq "$wanted" ] && { [ "$wanted" -eq 0 ] || [ -s "$scratch/stderr" ]; }
-}
 prints() { grep -q -- "$1" "$scratch/stdout" || { cat "$scratch/stdout" && false; }; }
 says() { grep -q -- "$1" "$scratch/stderr" || { cat "$scratch/stderr" && false; }; }
 lists() { "$quern" info "$1" --no-metadata | sed 's/ of [a-z]*,/,/'; }
