@@ -142,6 +142,13 @@ static inline long double oracle_mod(long double x, long double y) {
     return (r < 0) != (y < 0) ? r + y : r;
 }
 
+/* Where it can be told from the quotient: by what is left. */
+static inline long double oracle_floor_quotient(long double x, long double y) {
+    long double q = x / y;
+    if (!isfinite(x) || !isfinite(y) || y == 0 || fabsl(q) > 0x1p40L) return floorl(q);
+    return copysignl(roundl((x - oracle_mod(x, y)) / y), q);
+}
+
 static inline long double oracle_pick(long double x, long double y, bool larger) {
     if (isnan(x) || isnan(y)) return NAN;
     return (larger ? x > y : x < y) ? x : y;
@@ -267,7 +274,7 @@ static inline long double oracle_float(int op, qn_dtype d, long double x, long d
     case OP_DIV:
         return x / y;
     case OP_FLOOR_DIV:
-        return floorl(oracle_round(d, x / y));
+        return oracle_floor_quotient(x, y);
     case OP_MOD:
         return oracle_mod(x, y);
     case OP_POW:

@@ -376,15 +376,13 @@ static node_id endless_quotient(const grad *c, node_id x, node_id y) {
     return choose(c, choose(c, down, above, below), plus(c, none, -1), none);
 }
 
-/* How often y was taken off x: floor(x / y) would be that of a quotient that was rounded. */
+/* How often y was taken off x. */
 static void rule_mod(grad *c, node_id n, node_id g) {
     grad_add(c, n, 0, g);
     if (!grad_wants(c, n, 1)) return;
     node_id x = source(c, n, 0), y = source(c, n, 1);
-    node_id whole = make2(c->g, OP_DIV, make2(c->g, OP_SUB, x, n), y);
     node_id endless = make2(c->g, OP_OR, is_endless(c, x), is_endless(c, y));
-    node_id other = choose(c, endless, endless_quotient(c, x, y), make2(c->g, OP_FLOOR_DIV, x, y));
-    node_id times = choose(c, is_nan(c, whole), other, make1(c->g, OP_ROUND, whole));
+    node_id times = choose(c, endless, endless_quotient(c, x, y), make2(c->g, OP_FLOOR_DIV, x, y));
     grad_add(c, n, 1, negative(c, mul(c, g, times)));
 }
 

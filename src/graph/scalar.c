@@ -146,6 +146,18 @@ static double float_mod(double x, double y) {
     return (r < 0) != (y < 0) ? r + y : r;
 }
 
+/* The floor of the exact quotient: what is left of x tells where the division rounded up to a whole
+ * number. fma's sign is right whatever it rounds. */
+static double float_floor_div(double x, double y) {
+    double q = floor(x / y), left = fma(-q, y, x);
+    return (y < 0 ? -left : left) < 0 ? q - 1 : q;
+}
+
+static float single_floor_div(float x, float y) {
+    float q = floorf(x / y), left = fmaf(-q, y, x);
+    return (y < 0 ? -left : left) < 0 ? q - 1 : q;
+}
+
 static int64_t signed_floor_div(int64_t x, int64_t y) {
     if (y == 0) return 0;
     if (y == -1) return (int64_t)(0 - (uint64_t)x); /* wraps for the smallest */
@@ -381,10 +393,9 @@ static bool inner_rounding(int op, qn_dtype dtype, int64_t n, const scalar *cons
         for (int64_t i = 0; i < n; i++) out[i].f = fma_odd(x[i].f, y[i].f, z[i].f);
         return true;
     }
-    if (op != OP_FLOOR_DIV) return false;
-    for (int64_t i = 0; i < n; i++) out[i].f = x[i].f / y[i].f;
-    round_all(dtype, n, out);
-    for (int64_t i = 0; i < n; i++) out[i].f = floor(out[i].f);
+    if (op != OP_FLOOR_DIV || dtype == QN_F64) return false;
+    for (int64_t i = 0; i < n; i++)
+        out[i].f = (double)single_floor_div((float)x[i].f, (float)y[i].f);
     return true;
 }
 

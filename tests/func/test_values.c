@@ -220,6 +220,32 @@ static void gradients_go_to_what_masks_chose(void) {
     qn_close(qn);
 }
 
+/* Where the quotient is rounded up to a whole number, of all floats, and to a tiny one below 0. */
+static void floors_are_of_the_exact_quotient(void) {
+    static const double x[] = {1, -1, 1, 6, 7.5, -7.5, 1e-30, -1e-30, 0.3};
+    static const double y[] = {0.1, 0.1, -0.1, 0.2, 2.5, 2.5, 1e30, 1e30, 0.1};
+    static const qn_dtype dtypes[] = {QN_F16, QN_BF16, QN_F32, QN_F64};
+    static const char *const devices[] = {"ref", "cpu"};
+    for (int i = 0; i < 8; i++) {
+        qn = qn_open(&QN_OPTIONS(.device = devices[i / 4], .threads = 1));
+        int64_t n = sizeof x / sizeof *x;
+        qn_tensor *a = qn_cast(qn_from(qn, QN_F64, 1, &n, x), dtypes[i % 4]);
+        qn_tensor *b = qn_cast(qn_from(qn, QN_F64, 1, &n, y), dtypes[i % 4]);
+        double got[sizeof x / sizeof *x], p[sizeof x / sizeof *x], q[sizeof x / sizeof *x];
+        CHECK_INT(qn_read(qn_cast(qn_floor_div(a, b), QN_F64), got, sizeof got), 0);
+        CHECK_INT(qn_read(qn_cast(a, QN_F64), p, sizeof p), 0);
+        CHECK_INT(qn_read(qn_cast(b, QN_F64), q, sizeof q), 0);
+        for (int k = 0; k < n; k++) {
+            long double exact = p[k] == 0 ? 0 : floorl((long double)p[k] / q[k]);
+            if (q[k] > 1e38) exact = p[k] < 0 ? -0.0L : 0; /* F16's 1e30 is infinite */
+            if (got[k] != (double)exact)
+                FAIL("%s %s: %g / %g gives %g", devices[i / 4], qn_dtype_name(dtypes[i % 4]), p[k],
+                     q[k], got[k]);
+        }
+        qn_close(qn);
+    }
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(values_are_numpys);
@@ -227,5 +253,6 @@ int main(int argc, char **argv) {
     RUN(masks_outside_are_refused);
     RUN(masks_run_in_static_graphs);
     RUN(gradients_go_to_what_masks_chose);
+    RUN(floors_are_of_the_exact_quotient);
     return test_end();
 }

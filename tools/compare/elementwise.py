@@ -135,8 +135,6 @@ def compare_values(q, account, case, row, values, options, got):
         return
     with np.errstate(all="ignore"):
         want = Value.of(out, row.plain(*numbers, *options))
-        if row.after and out in FLOATS:
-            want = Value.of(out, row.after(want.numbers()))
     account.bits(case, Value(out, got.raw.reshape(-1)), want, flat)
 
 

@@ -90,8 +90,6 @@ EXPLAINED = [
      "cubic grids are of two axes, as PyTorch says"),
     ("clamp clamp_min clamp_max", "(f16|bf16) gradient", "off by", OURS,
      "at a bound that is a tensor all goes to x (docs/gradients.md), by PyTorch a half to the bound"),
-    ("div/floor_rounding floor_divide __rfloordiv__", "value", "off by (1|2|4|8)$", OURS,
-     "the floor of the quotient as rounded, 10 for 1 and 0.1; PyTorch's and NumPy's is of the exact one, 9"),
     ("arange", "(i8|i16|i32|i64|u8) value", "off by", OURS,
      "fractions are cut behind the steps, as NumPy does, and not before them"),
     ("sort msort topk", "(f16|bf16) gradient", "off by", THEIRS,

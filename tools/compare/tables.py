@@ -3,12 +3,12 @@
 A row: plain (on float64 or integer arrays), real (on mpmath numbers; None where plain is exact or
 rounded correctly in float64), the ulps that the function may be off (0: rounded correctly), the
 dtypes it takes (f floats, i integers, b bool), what it gives (same, float: integers give f32, bool,
-second: the dtype of the last arguments), of sums that cancel the magnitude of the terms, and what
-is done after rounding to the dtype.
+second: the dtype of the last arguments), and of sums that cancel the magnitude of the terms.
 Primitives take their dtypes from ops.h.
 """
 
 import math
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -26,8 +26,8 @@ TYPES = {"FLOAT": ("fib", "float"), "NUM": ("fi", "same"), "INT": ("i", "same"),
 
 
 class Row:
-    def __init__(self, plain, real=None, ulp=0, takes="fib", gives="float", slack=None, after=None):
-        self.plain, self.real, self.ulp, self.after = plain, real, ulp, after
+    def __init__(self, plain, real=None, ulp=0, takes="fib", gives="float", slack=None):
+        self.plain, self.real, self.ulp = plain, real, ulp
         self.takes, self.gives, self.slack, self.grad = takes, gives, slack, True
 
 
@@ -69,8 +69,19 @@ def step(x, y):
     return np.where(np.isnan(x), x, np.where(x == 0, y, x > 0)).astype(x.dtype)
 
 
-def quotient(x, y):
-    return x / y if x.dtype.kind == "f" else np.floor_divide(x, y)
+def floor_quotient(x, y):
+    """By fractions; where floats lie more than 2 apart it is the quotient, rounded as division does."""
+    if x.dtype.kind != "f":
+        return np.floor_divide(x, y)
+    single = all(np.array_equal(v, v.astype(np.float32), equal_nan=True) for v in (x, y))
+    x, y = [v.astype(np.float32 if single else np.float64) for v in (x, y)]
+    out = np.asarray(np.floor(x / y)).astype(np.float64)
+    small = np.abs(out) < (2.0**25 if single else 2.0**54)
+    for i in np.argwhere(np.isfinite(x) & np.isfinite(y) & (x != 0) & small):
+        at = tuple(i)
+        exact = math.floor(Fraction(float(x[at])) / Fraction(float(y[at])))
+        out[at] = np.copysign(exact, out[at])
+    return out
 
 
 def shift(left):
@@ -170,7 +181,7 @@ PRIMITIVES = {
     "erfc": two(torch_of(lambda x: x.erfc()), mpmath.erfc),
     "floor": Row(np.floor), "ceil": Row(np.ceil), "round": Row(np.round), "trunc": Row(np.trunc),
     "not": Row(np.invert), "add": Row(np.add), "sub": Row(np.subtract), "mul": Row(np.multiply),
-    "div": Row(np.divide), "floor_div": Row(quotient, after=np.floor), "mod": Row(np.mod),
+    "div": Row(np.divide), "floor_div": Row(floor_quotient), "mod": Row(np.mod),
     "pow": one(power, real_pow), "maximum": Row(np.maximum), "minimum": Row(np.minimum),
     "lt": Row(np.less), "le": Row(np.less_equal), "eq": Row(np.equal), "ne": Row(np.not_equal),
     "and": Row(np.bitwise_and), "or": Row(np.bitwise_or), "xor": Row(np.bitwise_xor),

@@ -202,11 +202,17 @@ static const char real_remainder[] =
     "fmod@(x, y) == 0 ? copysign@((T)0, y) : (fmod@(x, y) < 0) != (y < 0) "
     "? fmod@(x, y) + y : fmod@(x, y)";
 
+/* What is left of x tells where the division rounded up to a whole number. */
+static const char real_quotient[] =
+    "floor@(x / y) - (T)((y < 0 ? -fma@(-floor@(x / y), y, x) : fma@(-floor@(x / y), y, x)) < 0)";
+static const char narrow_quotient[] =
+    "nearest_N(floor@(x / y) - "
+    "(T)((y < 0 ? -fma@(-floor@(x / y), y, x) : fma@(-floor@(x / y), y, x)) < 0))";
+
 static const char *formula_of(int op, int in) {
     bool is_unsigned = dtype_is_unsigned(in);
     if (dtype_is_float(in)) {
-        if (op == OP_FLOOR_DIV)
-            return dtype_is_narrow(in) ? "floor@(nearest_N(x / y))" : "floor@(x / y)";
+        if (op == OP_FLOOR_DIV) return dtype_is_narrow(in) ? narrow_quotient : real_quotient;
         if (op == OP_FMA && dtype_is_narrow(in)) return "fma_odd((double)x, (double)y, (double)z)";
         return op == OP_MOD ? real_remainder : formula[op].real;
     }

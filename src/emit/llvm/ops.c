@@ -258,16 +258,6 @@ static val real_modulo(llvm *s, int dtype, val x, val y) {
                        llvm_intrinsic(s, "llvm.copysign", 2, signed_zero), moved);
 }
 
-static val division(llvm *s, int op, int dtype, val x, val y) {
-    if (dtype_is_float(dtype)) {
-        if (op == OP_MOD) return real_modulo(s, dtype, x, y);
-        val q = rounded(s, dtype, llvm_binary(s, LL_FDIV, x, y));
-        return llvm_intrinsic(s, "llvm.floor", 1, &q);
-    }
-    if (dtype_is_unsigned(dtype)) return unsigned_division(s, x, y, op == OP_MOD);
-    return signed_division(s, x, y, op == OP_MOD);
-}
-
 static val shifted(llvm *s, int op, int dtype, val x, val y) {
     int bits = 8 * (int)qn_dtype_size((qn_dtype)dtype);
     val inside = llvm_compare(s, LL_ULT, y, llvm_int_like(s, y, bits));
@@ -286,6 +276,25 @@ static val fused(llvm *s, int dtype, const val *x) {
     val wide[3];
     for (int i = 0; i < 3; i++) wide[i] = llvm_cast(s, LL_FPEXT, x[i], s->t_double);
     return from_double(s, dtype, llvm_soft_fma_odd(s, wide[0], wide[1], wide[2]));
+}
+
+/* The floor of the exact quotient: what is left of x tells where the division rounded up to a whole
+ * number. Narrow floats are divided as F32. */
+static val real_floor_div(llvm *s, int dtype, val x, val y) {
+    int wide = dtype_is_narrow(dtype) ? QN_F32 : dtype;
+    val q = llvm_binary(s, LL_FDIV, x, y), zero = llvm_number_like(s, q, 0);
+    q = llvm_intrinsic(s, "llvm.floor", 1, &q);
+    val left = fused(s, wide, (val[]){llvm_negate(s, q), y, x});
+    left = llvm_select(s, llvm_compare_real(s, LL_OLT, y, zero), llvm_negate(s, left), left);
+    val less = llvm_binary(s, LL_FSUB, q, llvm_number_like(s, q, 1));
+    return rounded(s, dtype, llvm_select(s, llvm_compare_real(s, LL_OLT, left, zero), less, q));
+}
+
+static val division(llvm *s, int op, int dtype, val x, val y) {
+    if (dtype_is_float(dtype))
+        return op == OP_MOD ? real_modulo(s, dtype, x, y) : real_floor_div(s, dtype, x, y);
+    if (dtype_is_unsigned(dtype)) return unsigned_division(s, x, y, op == OP_MOD);
+    return signed_division(s, x, y, op == OP_MOD);
 }
 
 val llvm_op(llvm *s, int op, int dtype, int in, const val *x) {
