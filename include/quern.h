@@ -368,7 +368,8 @@ QN_API qn_tensor *qn_as_real(qn_tensor *z);
 
 /* out[i] = d sum(y) / d x[i] as new graph nodes, differentiable again. `seed` is the upstream
  * gradient of y's shape or NULL for ones. An x that y does not depend on gives zeros; of an x that
- * was assigned to since y was recorded it is the gradient of the version that y uses.
+ * was assigned to since y was recorded it is the gradient of the version that y uses. Where y uses
+ * more than one it is an error: detach what was recorded before the assignment.
  *
  * A gradient is right or an error (QN_EGRAPH). By a constant (qn_zeros, qn_full) it is refused, for
  * that is no variable; by an expression, too, where what follows went past it, as reshapes of
@@ -471,6 +472,9 @@ typedef struct qn_plan_options {
      * expression stays, realized or not, and so does everything while a tape is open. The same
      * value as two inputs, or as an input and a parameter, is QN_EARG at that run. */
     uint64_t donate;
+    /* No assignment is part of the graph: those pending are made now, as by qn_realize, and one that
+     * was made after an output was recorded is no error. For who gives changes as outputs. */
+    bool no_assignments;
 } qn_plan_options;
 #define QN_PLAN_OPTIONS(...) QN_STRUCT(qn_plan_options, __VA_ARGS__)
 

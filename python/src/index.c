@@ -275,8 +275,7 @@ int tensor_set(PyObject *self, PyObject *key, PyObject *value) {
     if (made && src) core_release(src);
     items_free(&x);
     if (!t) return raise_of(NULL), -1;
-    if (!tensor_rename(o, t)) return qn_release(t), -1;
-    return 0;
+    return tensor_become(o, t) ? 0 : -1;
 }
 
 Py_ssize_t tensor_length(PyObject *self) {

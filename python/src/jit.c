@@ -366,7 +366,7 @@ static PyObject *plan_new(PyObject *self, PyObject *args) {
                            .inputs = inputs,
                            .outputs = outputs,
                            .epoch = core.epoch};
-        qn_plan_options o = QN_PLAN_OPTIONS(.donate = donate);
+        qn_plan_options o = QN_PLAN_OPTIONS(.donate = donate, .no_assignments = true);
         computing c = compute_begin();
         p->plan = qn_plan_new_with(qn, inputs, x, outputs, y, &o);
         bool fine = compute_end(c);

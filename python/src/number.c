@@ -60,16 +60,9 @@ static PyObject *in_place(PyObject *a, PyObject *b, binary_call *f) {
         Py_DECREF(r);
         return NULL;
     }
-    if (core.no_grad && x->flags & LEAF && !tracing()) { /* a parameter's step: into its memory */
-        if (qn_assign(old, y->t) < 0) {
-            Py_DECREF(r);
-            return raise_of(NULL);
-        }
-    } else if (!tensor_rename(x, qn_keep(y->t))) {
-        Py_DECREF(r);
-        return NULL;
-    }
+    bool done = tensor_become(x, qn_keep(y->t));
     Py_DECREF(r);
+    if (!done) return NULL;
     Py_INCREF(a);
     return a;
 }

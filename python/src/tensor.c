@@ -34,6 +34,24 @@ bool tensor_rename(tensor_object *o, qn_tensor *t) {
     return true;
 }
 
+bool tensor_become(tensor_object *o, qn_tensor *t) {
+    bool parameter = o->flags & LEAF && !tracing(), done = false;
+    if (parameter && core.no_grad) {
+        done = qn_assign(o->t, t) >= 0;
+        if (!done) raise_of(NULL);
+        core_release(t);
+        return done;
+    }
+    if (parameter && o->flags & REQUIRES_GRAD)
+        PyErr_SetString(PyExc_RuntimeError,
+                        "in place: what was recorded of a tensor with requires_grad would not know "
+                        "it any more; write to it under no_grad, or give the result another name");
+    else
+        done = tensor_rename(o, t);
+    if (!done) core_release(t);
+    return done;
+}
+
 PyObject *tensor_wrap(qn_tensor *t) {
     if (unlikely(core.no_grad)) {
         qn_tensor *bare = qn_detach(t);

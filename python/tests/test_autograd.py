@@ -170,6 +170,35 @@ class Backward(unittest.TestCase):
             y = (w * 2).sum()
         self.assertRaises(RuntimeError, y.backward)
 
+    def test_a_value_of_before_an_assignment_and_one_of_after_it(self):
+        for change in (lambda w: w.assign([5.0, 6.0]), lambda w: w.__isub__(1.0), lambda w: w.__setitem__(0, 3.0)):
+            w = qn.tensor([1.0, 2.0], requires_grad=True)
+            before = w * 2
+            with qn.no_grad():
+                change(w)
+            with self.assertRaisesRegex(RuntimeError, "more than one of its values"):
+                (before * w).sum().backward()
+            (before.detach() * w).sum().backward()
+            self.assertEqual(w.grad.tolist(), [2.0, 4.0])
+
+    def test_elements_of_a_parameter_are_written_in_its_memory(self):
+        w = qn.tensor([1.0, 2.0], requires_grad=True)
+        loss = (w * 3).sum()
+        with qn.no_grad():
+            w[0] = 5.0
+            w[1:] = 7.0
+        loss.backward()
+        self.assertEqual((w.grad.tolist(), w.tolist()), ([3.0, 3.0], [5.0, 7.0]))
+        (w * w).sum().backward()
+        self.assertEqual(w.grad.tolist(), [13.0, 17.0])
+
+    def test_parameters_are_not_changed_in_place_where_history_is_kept(self):
+        w = qn.tensor([1.0, 2.0], requires_grad=True)
+        for change in (lambda: w.__iadd__(1.0), lambda: w.__setitem__(0, 3.0)):
+            with self.assertRaisesRegex(RuntimeError, "under no_grad"):
+                change()
+        self.assertEqual(w.tolist(), [1.0, 2.0])
+
     def test_a_loop_of_training_goes_down(self):
         x = qn.randn(qn.key(1), (64, 3))
         truth = qn.tensor([1.0, -2.0, 0.5])

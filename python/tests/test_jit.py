@@ -660,6 +660,31 @@ class Unnoticed(unittest.TestCase):
         self.assertEqual([b.run.traces for b in kept], [1, 1, 1])
 
 
+class Outside(unittest.TestCase):
+    def test_what_was_assigned_before_is_made_once(self):
+        f = qn.jit(lambda x: x * 2)
+        w = qn.tensor([1.0, 2.0])
+        w.requires_grad = True
+        with qn.no_grad():
+            w -= 0.5 * w
+        kept = w * 1
+        for k in range(4):
+            self.assertEqual(f(qn.full((3 + k % 2,), 1.0)).tolist(), [2.0] * (3 + k % 2))
+        self.assertEqual((w.tolist(), kept.tolist()), ([0.5, 1.0], [0.5, 1.0]))
+
+    def test_assignments_between_a_trace_and_its_plan(self):
+        w = qn.tensor([1.0, 2.0], requires_grad=True)
+        f = qn.jit(lambda x: (x * w).sum())
+        loss = f(qn.tensor([3.0, 4.0]))  # recorded for its gradient, without a plan
+        loss.backward()
+        with qn.no_grad():
+            w -= 0.5 * w.grad
+        values = []
+        with qn.no_grad():
+            values = [f(qn.tensor([1.0, 1.0])).item() for _ in range(3)]
+        self.assertEqual((values, w.tolist()), ([-0.5] * 3, [-0.5, 0.0]))
+
+
 class Refused(unittest.TestCase):
     """What cannot be right is an error that says why."""
 

@@ -13,7 +13,7 @@
  * A gradient is right or an error. Three things could make it another number:
  *
  * - A tensor that was assigned to since y was recorded. Its handle names a later version than y
- *   uses; the gradient is that of the version y uses, if it is one.
+ *   uses; the gradient is that of the version y uses, if it is one, also where that is the last.
  * - A value on the way that is LOST: how it was computed was cut off (history.c). What is older
  *   than every x cannot depend on one, so it is not even looked at.
  * - A value that is GONE but wanted by a rule. Whether one is, the counts of history.c say when the
@@ -21,6 +21,7 @@
 #include "grad/grad.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 static uint32_t grad_place(const grad *c, node_id n) {
     return c->g->node[n].mark - c->g->mark_base;
@@ -150,6 +151,13 @@ static const char *grad_at(const grad *c, node_id n) {
 
 /* ---- versions ------------------------------------------------------------------------------- */
 
+static bool grad_fail_mixed(const grad *c, node_id x, bool now) {
+    return grad_fail(c, x,
+                     " was assigned to%s, and y uses more than one of its values; detach what was "
+                     "recorded before the assignment, or record it again",
+                     now ? "" : " since y was recorded");
+}
+
 /* The version of x, which was assigned to since, that y uses; x itself where it uses none. */
 static bool grad_version(const grad *c, node_id *x) {
     uint32_t variable = c->g->node[*x].variable;
@@ -158,9 +166,7 @@ static bool grad_version(const grad *c, node_id *x) {
         const graph_node *node = node_at(c->g, c->order[i]);
         if (!c->met[i] || !node->variable) continue;
         if (node->variable == VARIABLE_SHARED || (node->variable == variable && found))
-            return grad_fail(c, *x,
-                             " was assigned to since y was recorded, and y uses more than one of "
-                             "its values; record y after the assignment");
+            return grad_fail_mixed(c, *x, false);
         if (node->variable == variable) found = c->order[i];
     }
     if (found && c->g->node[found].op == OP_CONST)
@@ -171,21 +177,62 @@ static bool grad_version(const grad *c, node_id *x) {
     return true;
 }
 
+static int by_variable(const void *left, const void *right) {
+    const uint64_t *a = left, *b = right;
+    return (*a > *b) - (*a < *b);
+}
+
+/* Is `node`, a value of `variable`, none of the x, but one that such a variable had? */
+static bool was_another(const uint64_t *of, size_t n, uint32_t variable, node_id node) {
+    size_t lo = 0, hi = n;
+    bool any = variable == VARIABLE_SHARED;
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (of[mid] >> 32 < variable)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    for (; lo < n && of[lo] >> 32 == variable; lo++) {
+        if ((node_id)of[lo] == node) return false;
+        any = true;
+    }
+    return any;
+}
+
+/* Does y use, beside what an x is, what it was? Not asked of constants: they are folded into others,
+ * and equal ones are one node. */
+static bool grad_check_mixed(const grad *c, const grad_request *r) {
+    uint64_t *of = arena_alloc(c->a, ((size_t)r->xs + 1) * sizeof *of);
+    size_t n = 0;
+    for (int i = 0; i < r->xs; i++) {
+        uint32_t variable = c->g->node[r->x[i]].variable;
+        if (variable) of[n++] = (uint64_t)variable << 32 | r->x[i];
+    }
+    qsort(of, n, sizeof *of, by_variable);
+    for (uint32_t i = 0; i < c->count; i++) {
+        const graph_node *node = node_at(c->g, c->order[i]);
+        if (c->met[i] && node->variable && node->op != OP_CONST &&
+            was_another(of, n, node->variable, c->order[i]))
+            return grad_fail_mixed(c, c->order[i], true);
+    }
+    return true;
+}
+
 /* Look at what lies below y, and find what y uses of each x. What is older than every x is no
- * function of one; but where an x was assigned to and y does not use what it is now, y may use what
- * it was at any time. */
+ * function of one; but where an x was assigned to, y may use what it was at any time. */
 static bool grad_find(grad *c, const grad_request *r) {
-    c->born = grad_oldest(c, r->xs, r->x);
+    bool assigned = false, missed = false;
+    for (int i = 0; i < r->xs; i++) assigned |= c->g->node[r->x[i]].variable != 0;
+    c->born = assigned ? 0 : grad_oldest(c, r->xs, r->x);
     grad_look(c, r->ys, r->y);
-    bool missed = false;
-    for (int i = 0; i < r->xs; i++)
-        missed |= c->g->node[r->x[i]].variable && !grad_meets(c, r->x[i]);
-    if (!missed) return true;
-    c->born = 0;
-    grad_look(c, r->ys, r->y);
-    for (int i = 0; i < r->xs; i++)
-        if (c->g->node[r->x[i]].variable && !grad_meets(c, r->x[i]) && !grad_version(c, &r->x[i]))
-            return false;
+    if (!assigned) return true;
+    for (int i = 0; i < r->xs; i++) {
+        if (!c->g->node[r->x[i]].variable || grad_meets(c, r->x[i])) continue;
+        missed = true;
+        if (!grad_version(c, &r->x[i])) return false;
+    }
+    if (!missed) c->born = grad_oldest(c, r->xs, r->x);
     return true;
 }
 
@@ -305,7 +352,7 @@ void grad_of_vector(graph *g, arena *a, const grad_vector *v) {
 
 bool grad_nodes(graph *g, arena *a, const grad_request *r) {
     grad c = {.g = g, .a = a, .call = r->call};
-    if (!grad_find(&c, r) || !grad_check_past(&c, r)) return false;
+    if (!grad_find(&c, r) || !grad_check_mixed(&c, r) || !grad_check_past(&c, r)) return false;
     grad_mark(&c, r->xs, r->x);
     if (!grad_check_history(&c, r->xs, r->x)) return false;
     c.sum = arena_zeroed(a, c.count * sizeof *c.sum);

@@ -527,6 +527,7 @@ typedef struct static_lists {
     int n_in, n_out;
     qn_tensor *const *inputs, *const *outputs;
     uint64_t donate; /* by input */
+    bool no_assignments;
 } static_lists;
 
 /* What the outputs and pending assignments are made of follows the inputs from here to reopen_end;

@@ -154,10 +154,9 @@ static void look(const model *m) {
  * is no variable is by itself, which the model does not know: -3. */
 static int version_of(const model *y, const model *x) {
     if (x->version < 0) return -3;
-    if (y->uses >> x->version & 1) return x->version;
-    uint64_t old = y->uses & x->past;
-    if (!old) return -1;
-    return old & (old - 1) ? -2 : __builtin_ctzll(old);
+    uint64_t of = y->uses & (x->past | 1ull << x->version);
+    if (!of) return -1;
+    return of & (of - 1) ? -2 : __builtin_ctzll(of);
 }
 
 static void gradient(const model *y, const model *x) {

@@ -682,14 +682,21 @@ static void what_was_recorded_keeps_its_version(void) {
     tensor_renew(tensor_at(w),
                  node_version(qn->graph, tensor_at(vector(qn, 1, (double[]){5}))->node));
     grad_of_sum(y, w, (double[]){6}, 1);
-    qn_tensor *z = qn_mul(y, w); /* of both: w is the one it is now */
-    grad_of_sum(z, w, (double[]){9}, 1);
+    qn_tensor *z = qn_mul(y, w); /* of both */
+    qn_set_name(w, "w");
+    CHECK_INT(qn_grad(z, NULL, 1, &w, &g), QN_EGRAPH);
+    CHECK_STR(qn_error(qn), "grad: f64[1] \"w\" was assigned to, and y uses more than one of its "
+                            "values; detach what was recorded before the assignment, or record it "
+                            "again");
+    qn_clear_error(qn);
+    grad_of_sum(qn_mul(qn_detach(y), w), w, (double[]){9}, 1);
     tensor_renew(tensor_at(w),
                  node_version(qn->graph, tensor_at(vector(qn, 1, (double[]){7}))->node));
     qn_set_name(w, "w");
     CHECK_INT(qn_grad(z, NULL, 1, &w, &g), QN_EGRAPH);
     CHECK_STR(qn_error(qn), "grad: f64[1] \"w\" was assigned to since y was recorded, and y uses "
-                            "more than one of its values; record y after the assignment");
+                            "more than one of its values; detach what was recorded before the "
+                            "assignment, or record it again");
     qn_clear_error(qn);
     qn_scope_end(qn, s);
     close_graph(qn);

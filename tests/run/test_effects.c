@@ -309,6 +309,33 @@ static void a_constant_that_is_assigned_to_is_an_error(void) {
     shut();
 }
 
+/* What is pending is made once, before; what was made after the output was recorded is no error. */
+static void a_graph_without_assignments(void) {
+    for (int read_between = 0; read_between < 2; read_between++) {
+        float got[N], was[N], twice[N];
+        open_step(first);
+        y = qn_neg(x);
+        CHECK_INT(qn_assign(state, qn_add(state, state)), QN_OK);
+        if (read_between) CHECK_INT(qn_read(state, got, sizeof got), QN_OK);
+        CHECK_INT(qn_assign(state, qn_add(state, x)), QN_OK);
+        if (read_between) CHECK_INT(qn_read(state, got, sizeof got), QN_OK);
+        qn_plan *p =
+            qn_plan_new_with(qn, 1, &x, 1, &y, &QN_PLAN_OPTIONS(.no_assignments = true));
+        CHECK(p != NULL);
+        CHECK_INT(qn_read(state, was, sizeof was), QN_OK);
+        qn_tensor *in = vector(other), *out = NULL;
+        for (int i = 0; i < 2; i++) {
+            CHECK_INT(qn_plan_run(p, &in, &out), QN_OK);
+            CHECK_INT(qn_read(out, got, sizeof got), QN_OK);
+            for (int k = 0; k < N; k++) CHECK(got[k] == -other[k]);
+        }
+        CHECK_INT(qn_read(state, twice, sizeof twice), QN_OK);
+        CHECK(!memcmp(was, twice, sizeof was));
+        for (int k = 0; k < N; k++) CHECK(was[k] == start[k] + start[k] + first[k]);
+        close_step();
+    }
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(a_graph_makes_its_assignments_or_is_an_error);
@@ -317,5 +344,6 @@ int main(int argc, char **argv) {
     RUN(what_was_trained_before_is_a_parameter);
     RUN(what_follows_no_input_is_no_part_of_the_graph);
     RUN(a_constant_that_is_assigned_to_is_an_error);
+    RUN(a_graph_without_assignments);
     return test_end();
 }

@@ -388,6 +388,7 @@ static void compile_work(void *arg) {
     compiling *c = arg;
     qn_ctx *qn = c->qn;
     realize_initial(qn); /* runs, and may sweep, so before there is a graph that lacks its plan */
+    if (c->lists.no_assignments && qn->graph->pending_count) realize_nodes(qn, 0, NULL);
     regain_all(qn, &c->lists);
     static_plan *p = heap_zeroed(&qn->heap, sizeof *p);
     p->qn = qn;
@@ -413,7 +414,7 @@ qn_plan *qn_plan_new_with(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_
                          (unsigned long long)o.donate, n_in);
     if (qn->run->dev->unfused)
         return fail_null(qn, QN_EDEVICE, "plan_new: device %s has no plans", qn->run->dev->name);
-    compiling c = {qn, {n_in, n_out, inputs, outputs, o.donate}, NULL};
+    compiling c = {qn, {n_in, n_out, inputs, outputs, o.donate, o.no_assignments}, NULL};
     qn_scope handles = qn_scope_begin(qn);
     if (!handles) return NULL;
     qn_code code = guarded(qn, compile_work, &c);
