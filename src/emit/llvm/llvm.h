@@ -20,7 +20,7 @@ struct emit_llvm {
     qn_ctx *ctx;
     const llvm_api *L;
     ll_target target;
-    ll_machine machine[EMIT_LANES]; /* made when a lane is first used */
+    ll_machine machine[2][EMIT_LANES]; /* made when a lane is first used; [1]: for what is large */
     emit_isa isa;
     bool dots[IR_DOTS];                /* of vectors of 512 bits and less */
     char triple[128], *cpu, *features; /* LLVM's messages: what it says of the host */
@@ -41,8 +41,12 @@ struct emit_unit {
         zip[2]; /* constants: the lanes that llvm_zip takes of 32 bits, first and second halves */
     ll_value zeros; /* a constant of zeros to load from where a load is switched off */
     int kernels;
+    bool large; /* a kernel of more than LLVM_LARGE operations is in it */
 };
 
+/* LLVM's schedulers take time by the square of a block: of 20,000 operations ten seconds. What is
+ * as large is an unrolling that no scheduler of ours makes, and is compiled as it is written. */
+enum { LLVM_LARGE = 1 << 14 };
 enum { LLVM_LEVELS = 64, LLVM_BINDINGS = 64, LLVM_STORES = 6 };
 
 /* A scalar, or a vector with one lane for each value of the VEC variable. v NULL: none. */
@@ -102,6 +106,7 @@ typedef struct llvm {
 
     llvm_level level[LLVM_LEVELS];
     int depth; /* the innermost level */
+    uint32_t operations; /* so far */
     uint32_t serial;
     llvm_binding binding[LLVM_BINDINGS];
     int bindings;
@@ -321,7 +326,7 @@ void llvm_close_loop(llvm *s, llvm_loop *l);
 /* ---- load.c ---------------------------------------------------------------------------------- */
 
 /* The lane's own: LLVM lets one thread at a time use a machine. NULL: LLVM makes none. */
-ll_machine llvm_machine(emit_llvm *e, int lane);
+ll_machine llvm_machine(emit_llvm *e, int lane, bool large);
 
 /* ---- tree.c ---------------------------------------------------------------------------------- */
 

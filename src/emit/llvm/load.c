@@ -189,7 +189,7 @@ static bool open_target(emit_llvm *e, char *why, size_t size) {
         L->DisposeMessage(message);
         return false;
     }
-    if (llvm_machine(e, 0)) return true;
+    if (llvm_machine(e, 0, false)) return true;
     snprintf(why, size, "LLVM makes no code for this machine");
     return false;
 }
@@ -228,18 +228,20 @@ void emit_llvm_tell(const emit_llvm *e, str *out) {
     if (*e->told) str_addf(out, " (%s)", e->told);
 }
 
-ll_machine llvm_machine(emit_llvm *e, int lane) {
-    if (!e->machine[lane])
-        e->machine[lane] = e->L->CreateTargetMachine(
-            e->target, e->triple, cpu_of(e), e->isa.cpu ? "" : e->features, LL_OPTIMIZE_DEFAULT,
-            LL_RELOC_PIC, LL_CODE_SMALL);
-    return e->machine[lane];
+ll_machine llvm_machine(emit_llvm *e, int lane, bool large) {
+    ll_machine *m = &e->machine[large][lane];
+    if (!*m)
+        *m = e->L->CreateTargetMachine(
+            e->target, e->triple, cpu_of(e), e->isa.cpu ? "" : e->features,
+            large ? LL_OPTIMIZE_NONE : LL_OPTIMIZE_DEFAULT, LL_RELOC_PIC, LL_CODE_SMALL);
+    return *m;
 }
 
 void emit_llvm_close(emit_llvm *e) {
     if (!e) return;
-    for (int i = 0; i < EMIT_LANES; i++)
-        if (e->machine[i]) e->L->DisposeTargetMachine(e->machine[i]);
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < EMIT_LANES; k++)
+            if (e->machine[i][k]) e->L->DisposeTargetMachine(e->machine[i][k]);
     if (e->cpu) e->L->DisposeMessage(e->cpu);
     if (e->features) e->L->DisposeMessage(e->features);
     heap_free(&e->ctx->heap, e, sizeof *e);

@@ -22,7 +22,7 @@ static void open_module(emit_unit *u) {
     u->module = L->ModuleCreateWithNameInContext("kernel", u->context);
     u->b = L->CreateBuilderInContext(u->context);
     L->SetTarget(u->module, u->owner->triple);
-    ll_layout layout = L->CreateTargetDataLayout(llvm_machine(u->owner, 0));
+    ll_layout layout = L->CreateTargetDataLayout(llvm_machine(u->owner, 0, false));
     L->SetModuleDataLayout(u->module, layout);
     L->DisposeTargetData(layout);
 }
@@ -97,12 +97,13 @@ int emit_llvm_add(emit_unit *u, kernel *k) {
     find_types(s);
     llvm_write(s, name);
     verify(s);
+    u->large |= s->operations > LLVM_LARGE;
     cleanup_run(h, &c);
     return u->kernels++;
 }
 
 void emit_llvm_run(emit_unit *u, int lane) {
-    ll_machine m = llvm_machine(u->owner, lane);
+    ll_machine m = llvm_machine(u->owner, lane, u->large);
     if (m)
         u->owner->L->TargetMachineEmitToMemoryBuffer(m, u->module, LL_OBJECT_FILE, &u->message,
                                                      &u->buffer);

@@ -21,6 +21,7 @@ void llvm_close_level(llvm *s) {
 /* The innermost level's code is written at the end of the block under way, which is where the
  * builder stands unless it was sent outward for a value. */
 void llvm_at(llvm *s, int level) {
+    s->operations++;
     if (level < s->depth)
         s->L->PositionBuilderBefore(s->b, s->level[level].end);
     else
