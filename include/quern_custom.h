@@ -1,6 +1,7 @@
-/* quern_custom.h - kernels of your own, among the graph's: a function of this process, or C that is
- * compiled as the program runs. What is around them still fuses; in plans, static graphs, bodies of
- * loops and maps they are launches like others, computed by the host.
+/* quern_custom.h - kernels of your own, among the graph's: a function of this process, C that is
+ * compiled as the program runs, or loops as text, which are scheduled for the machine, too. What is
+ * around them still fuses; in plans, static graphs, bodies of loops and maps they are launches like
+ * others, computed by the host.
  *
  *     static void clip(void *arg, const qn_custom_array *in, const qn_custom_array *out) {
  *         const float *x = in[0].data, most = *(const float *)arg;
@@ -56,8 +57,9 @@ typedef struct qn_custom_options {
     const char *name; /* for errors and profiles: a name of C */
     int n_in, n_out;  /* from 1 on */
     qn_dtype in_dtypes[3], out_dtypes[5];
-    /* One of both. The text defines a qn_custom_function called `name`; the struct is declared,
-     * and <stdint.h> included, before it. It is compiled by the program of knob cc. */
+    /* One of them, or `kernel` below. The text defines a qn_custom_function called `name`; the
+     * struct is declared, and <stdint.h> included, before it. It is compiled by the program of knob
+     * cc. */
     qn_custom_function *function;
     const char *c_source;
     qn_custom_slopes *gradient; /* NULL: there is none, and asking for one is QN_EGRAPH */
@@ -67,6 +69,13 @@ typedef struct qn_custom_options {
      * saying how many, from several threads at once. Else once for all, from one thread. */
     bool rows;
     double cost; /* of a row, in nanoseconds; 0: one for each element */
+    /* Loops, as docs/kernels.md has them. Arguments that are written are the results, in order, and
+     * those that are only read the inputs; a result that is read, too, begins as zeros. The text is
+     * checked to stay within its arguments, scheduled and compiled as the library's own kernels. */
+    const char *kernel;
+    /* Of each input the sizes of its axes, integers or dimensions of the text, as "n m, m": they
+     * give the dimensions their values. Inputs whose axes do not matter have a *. */
+    const char *axes;
 } qn_custom_options;
 #define QN_CUSTOM_OPTIONS(...) QN_STRUCT(qn_custom_options, __VA_ARGS__)
 
@@ -76,9 +85,11 @@ typedef struct qn_custom_shape {
 } qn_custom_shape;
 
 /* A kernel of this context, there until it is closed. What `options` has is copied. QN_EARG: no
- * name or not one of C, no or two kinds of code, numbers of tensors out of range; QN_EDTYPE: one
- * that no tensor has; QN_EDEVICE: the C compiler is not there or refuses the text, with what it
- * says first, by line of the text. */
+ * name or not one of C, no or two kinds of code, numbers of tensors out of range, or others than
+ * the text of loops has, axes that leave a dimension without value; QN_EDTYPE: one that no tensor
+ * has; QN_EFORMAT: text of loops that is none, or that cannot be proved to stay within its
+ * arguments, by line of the text; QN_EDEVICE: the C compiler is not there or refuses the text, with
+ * what it says first, by line of the text. */
 QN_API qn_custom *qn_custom_new(qn_ctx *qn, const qn_custom_options *options);
 
 /* results[k], of shapes[k] and the dtypes that the kernel was made with; NULL after an error.

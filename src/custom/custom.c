@@ -37,10 +37,14 @@ static bool check_options(qn_ctx *qn, const qn_custom_options *o) {
     const char *why = NULL;
     if (!o->name || !is_name(o->name))
         why = "name is none of C, of at most 63 letters";
-    else if (!o->function && !o->c_source)
-        why = "neither a function nor a C source is given";
-    else if (o->function && o->c_source)
-        why = "a function and a C source are given";
+    else if (!o->function && !o->c_source && !o->kernel)
+        why = "neither a function nor a C source nor a kernel is given";
+    else if (!!o->function + !!o->c_source + !!o->kernel > 1)
+        why = "two of a function, a C source and a kernel are given";
+    else if (o->kernel && o->rows)
+        why = "rows are for functions; a kernel has loops of its own";
+    else if (o->axes && !o->kernel)
+        why = "axes are for kernels";
     else if (!(o->cost >= 0))
         why = "cost is below 0";
     if (why) return fail(qn, QN_EARG, "custom_new: %s", why), false;
@@ -56,9 +60,12 @@ typedef struct making {
 
 static void make_work(void *arg) {
     making *m = arg;
-    void *library = NULL;
-    if (m->o.c_source && !custom_compile(m->qn, &m->o, &library)) return;
-    custom_kernel *k = custom_add(m->qn->graph, &m->o, library);
+    custom_code code = {0};
+    void *given = m->o.arg;
+    if (m->o.c_source && !custom_compile(m->qn, &m->o, &code)) return;
+    if (m->o.kernel && !custom_loops(m->qn, &m->o, &code)) return;
+    custom_kernel *k = custom_add(m->qn->graph, &m->o, code);
+    k->arg = given;
     m->made = handle_name(handle_make(m->qn, HANDLE_CUSTOM, k));
 }
 
@@ -167,6 +174,7 @@ static void call_nodes(void *arg) {
         if (!rows_fit(c, "result", i, c->shape[i])) return;
         item[i] = without_rows(g, c->shape[i]);
     }
+    if (o->function == custom_run_loops && !custom_loops_fit(c->qn, c->k, src, c->shape)) return;
     call_attr call = {.routine = ROUTINE_CUSTOM};
     call.attr[CUSTOM_KERNEL] = c->k->number;
     call.attr[CUSTOM_LEADING] = o->rows;
@@ -214,7 +222,7 @@ static qn_code add_gradient(calling *c) {
     if (!n) return QN_OK;
     uint32_t failures = c->qn->failures;
     c->qn->graph->slopes++;
-    qn_code code = o->gradient(c->qn, o->arg, c->input, c->result, upstream, slope);
+    qn_code code = o->gradient(c->qn, c->k->arg, c->input, c->result, upstream, slope);
     c->qn->graph->slopes--;
     if (code || failures != c->qn->failures) { /* a slope that failed is no slope that is 0 */
         if (!c->qn->code)

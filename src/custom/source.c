@@ -27,7 +27,11 @@ static bool take_function(qn_ctx *qn, qn_custom_options *o, void *library) {
     return true;
 }
 
-bool custom_compile(qn_ctx *qn, qn_custom_options *o, void **library) {
+static void close_library(void *of) {
+    dlclose(of);
+}
+
+bool custom_compile(qn_ctx *qn, qn_custom_options *o, custom_code *code) {
     char file[CPU_PATH];
     str text, why;
     emit_isa isa;
@@ -51,9 +55,10 @@ bool custom_compile(qn_ctx *qn, qn_custom_options *o, void **library) {
     if (job.code) fail(qn, job.code, "custom_new: %s: %s", o->name, job.why);
     cleanup_run(&qn->heap, &d);
     cleanup_run(&qn->heap, &c);
-    *library = job.loaded;
+    *code = (custom_code){job.loaded, close_library};
     if (!job.loaded) return false;
     if (take_function(qn, o, job.loaded)) return true;
     dlclose(job.loaded);
+    code->of = NULL;
     return false;
 }

@@ -643,24 +643,6 @@ bool op_attr_is_size(int op, int i);                /* is an operation's i-th at
 uint32_t tuple_axes(const graph *g, tuple_id list); /* a list of axes as a mask */
 uint32_t node_axes(const graph *g, node_id x);      /* a reduction's or flip's */
 
-/* ---- custom.c: kernels of the user's --------------------------------------------------------- */
-
-typedef struct custom_kernel {
-    qn_custom_options o; /* its texts are copies; function: also of one that was compiled */
-    char *name;
-    size_t name_size;
-    void *library; /* that the function is in, or NULL */
-    uint32_t number;
-} custom_kernel;
-/* A copy, that is there until the graph is closed; takes `library` over, also where it raises. */
-custom_kernel *custom_add(graph *g, const qn_custom_options *o, void *library);
-const custom_kernel *custom_of(const graph *g, const call_attr *c);
-/* The shape of one item of a result. */
-tuple_id custom_item(graph *g, const call_attr *c, int result);
-/* Into c: the items of `n` results. */
-void custom_set_items(graph *g, call_attr *c, int n, const tuple_id *item);
-void customs_close(graph *g);
-
 /* ---- pieces.c: values made of pieces --------------------------------------------------------- */
 
 /* The pieces one behind the other along the axis; they have equal dtypes and, but for the axis,
@@ -758,5 +740,7 @@ uint32_t graph_order_history(graph *g, arena *a, int n, const node_id *roots, ui
                              node_id **out);
 /* The nodes of such an order, which was the last traversal, to the log. */
 void graph_log(graph *g, arena *a, uint32_t nodes, const node_id *node);
+
+#include "graph/custom/custom.h"
 
 #endif

@@ -512,7 +512,7 @@ static void options_are_checked(void) {
     refuse_options(qn, o, QN_EDTYPE, "c64");
     o.out_dtypes[0] = QN_F32;
     o.c_source = "";
-    refuse_options(qn, o, QN_EARG, "a function and a C source");
+    refuse_options(qn, o, QN_EARG, "two of a function");
     o.function = NULL;
     o.c_source = NULL;
     refuse_options(qn, o, QN_EARG, "neither a function nor");
@@ -606,31 +606,41 @@ static void give(void *user, void *p, size_t size) {
     free(p);
 }
 
-static qn_code make_and_run(qn_ctx *qn, qn_tensor *x, const char *text) {
+enum { FUNCTION, SOURCE, LOOPS };
+
+static qn_code make_and_run(qn_ctx *qn, qn_tensor *x, int kind) {
+    static const char *const text = "kernel \"cube\" {\n  dim n 1 9\n  arg a0 f32[n] write\n"
+                                    "  arg a1 f32[n] read\n  for i < n {\n"
+                                    "    a0[i] = mul(a1[i], mul(a1[i], a1[i]))\n  }\n}\n";
     qn_scope scope = qn_scope_begin(qn);
-    qn_custom_options o = text ? source_options(text) : cube_options(NULL);
+    qn_custom_options o = kind == SOURCE ? source_options(softplus) : cube_options(NULL);
+    if (kind == LOOPS) {
+        o.function = NULL;
+        o.kernel = text;
+        o.axes = "n";
+    }
     qn_tensor *y = NULL, *g = NULL;
     qn_custom *k = qn_custom_new(qn, &o);
     if (k) y = apply(k, x);
-    if (y && !text) qn_grad(y, NULL, 1, &x, &g);
-    if (text) g = y;
+    if (y && kind != SOURCE) qn_grad(y, NULL, 1, &x, &g);
+    if (kind == SOURCE) g = y;
     qn_code code = g ? qn_realize(1, &g) : qn_error_code(qn);
     if (scope) qn_scope_end(qn, scope);
     return code;
 }
 
 static void memory_may_be_out_anywhere(void) {
-    for (int text = 0; text < 2; text++) {
+    for (int kind = FUNCTION; kind <= LOOPS; kind++) {
         int64_t n = 0;
-        for (qn_code code = QN_ENOMEM; code && !test_state.bad; n += text ? 7 : 1) {
+        for (qn_code code = QN_ENOMEM; code && !test_state.bad; n += kind ? 7 : 1) {
             qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref", .alloc = get, .free = give));
             qn_tensor *x = numbers(qn, 1, (int64_t[]){4});
             left = n;
-            code = make_and_run(qn, x, text ? softplus : NULL);
+            code = make_and_run(qn, x, kind);
             left = -1;
             if (code && qn_error_code(qn) != QN_ENOMEM) FAIL("%d: %s", (int)n, qn_error(qn));
             qn_clear_error(qn);
-            if (!text) CHECK_INT(make_and_run(qn, x, NULL), QN_OK);
+            if (kind != SOURCE) CHECK_INT(make_and_run(qn, x, kind), QN_OK);
             qn_close(qn);
         }
         CHECK(n > 10);

@@ -9,15 +9,13 @@
  * row or all that there is; axes of examples come in front, and the items stay what they are. */
 #include "graph/graph.h"
 
-#include <dlfcn.h>
-
 typedef struct adding {
     heap *h;
     custom_kernel *k;
 } adding;
 
 static void drop(heap *h, custom_kernel *k) {
-    if (k->library) dlclose(k->library);
+    if (k->code.of) k->code.close(k->code.of);
     heap_free(h, k->name, k->name_size);
     heap_free(h, k, sizeof *k);
 }
@@ -27,25 +25,26 @@ static void undo(void *of) {
     drop(a->h, a->k);
 }
 
-static void close_library(void *of) {
-    if (of) dlclose(of);
+static void close_code(void *of) {
+    const custom_code *code = of;
+    if (code->of) code->close(code->of);
 }
 
-custom_kernel *custom_add(graph *g, const qn_custom_options *o, void *library) {
+custom_kernel *custom_add(graph *g, const qn_custom_options *o, custom_code code) {
     heap *h = &g->ctx->heap;
     cleanup c;
-    cleanup_push(h, &c, close_library, library);
+    cleanup_push(h, &c, close_code, &code);
     custom_kernel *k = heap_zeroed(h, sizeof *k);
     adding a = {h, k};
     cleanup_drop(h, &c);
-    k->library = library;
+    k->code = code;
     cleanup_push(h, &c, undo, &a);
     k->o = *o;
     k->name_size = strlen(o->name) + 1;
     k->name = heap_alloc(h, k->name_size);
     memcpy(k->name, o->name, k->name_size);
     k->o.name = k->name;
-    k->o.c_source = NULL;
+    k->o.c_source = k->o.kernel = k->o.axes = NULL;
     k->number = g->customs;
     g->custom = heap_grow(h, g->custom, &g->custom_cap, g->customs + 1, sizeof *g->custom);
     g->custom[g->customs++] = k;
