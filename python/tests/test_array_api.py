@@ -156,6 +156,7 @@ class Complex(unittest.TestCase):
             for part, wanted in ((y.real, re), (y.imag, im)):
                 same = part == wanted or part != part and wanted != wanted or abs(part - wanted) < 1e-6
                 self.assertTrue(same, (f, z, y))
+        self.assertEqual(str(xp.expm1(qn.tensor([complex(-0.0, 0.0)])).tolist()[0]), "0j")
 
 
 class Edges(unittest.TestCase):

@@ -108,7 +108,7 @@ static parts of_expm1(parts z) {
     qn_tensor *half = qn_sin(times(z.im, 0.5));
     qn_tensor *near = qn_sub(qn_mul(qn_expm1(x), qn_cos(z.im)), times(qn_square(half), 2));
     qn_tensor *none = qn_and(is_endless(z.im), is_at(z.re, -(double)INFINITY));
-    near = qn_where(none, qn_like(x, -1), near);
+    near = qn_where(none, qn_like(x, -1), plus(near, 0)); /* -0 is 0, as in C's cexp(z) - 1 */
     return (parts){qn_where(far, plus(e.re, -1), near), e.im};
 }
 
