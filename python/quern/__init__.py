@@ -11,6 +11,7 @@ from .autograd import (
     jacobian as jacobian, jvp as jvp, no_grad as no_grad, value_and_grad as value_and_grad, vjp as vjp)
 from .files import load as load, open_file as open_file, save as save
 from .jit import jit as jit
+from .kernels import kernel as kernel
 from .loops import cond as cond, fori_loop as fori_loop, scan as scan, vmap as vmap, while_loop as while_loop
 
 e, pi, inf, nan = _math.e, _math.pi, _math.inf, _math.nan

@@ -193,13 +193,19 @@ class custom_gradient:
         result = self.f(*inner)
         several = isinstance(result, (tuple, list))
         ys = [y.detach() for y in (result if several else [result])]
-        marks = [_core.placeholder(y) for y in ys]
+        marks = [_core.placeholder(y) if y.size else _core.zeros_like(y) for y in ys]
         slopes = self.slope(tuple(marks) if several else marks[0], tuple(ys) if several else ys[0], *args)
         slopes = list(slopes) if isinstance(slopes, (tuple, list)) else [slopes]
         if len(slopes) != len(args):
             raise ValueError(f"{self.f.__name__}: {len(slopes)} gradients for {len(args)} arguments")
         pairs = [(a, s) for a, s in zip(args, slopes) if is_float(a)]
-        out = _core.custom_gradient_of(ys, marks, [a for a, _ in pairs], [s for _, s in pairs])
+        whole = [i for i, y in enumerate(ys) if y.size]  # nothing comes to an empty one
+        if whole:
+            given = _core.custom_gradient_of([ys[i] for i in whole], [marks[i] for i in whole],
+                                             [a for a, _ in pairs], [s for _, s in pairs])
+        out = list(ys)
+        for i, k in enumerate(whole):
+            out[k] = given[i]
         return tuple(out) if several else out[0]
 
 

@@ -51,6 +51,10 @@ ITEM, ATTRIBUTE, LIST, DICT, MAPPING, ITERATED, DICT_OF, TYPE, SLOT = range(9)
 ABSENT = _core.ABSENT
 
 
+class Wrapping:
+    """What stands for its function f, and is looked at as that is."""
+
+
 class Watch:
     """What a function can see: a list of tokens, equal where nothing changed, and the paths they were found by.
 
@@ -80,7 +84,7 @@ class Watch:
             self.held.append(held)
 
     def value(self, x, path):
-        if isinstance(x, Jitted):
+        if isinstance(x, (Jitted, Wrapping)):
             x = x.f
         if type(x) in ONLY_PLAIN:
             self.tokens.append(token_of(x))

@@ -34,16 +34,20 @@ def like(leaves, wanted, call):
 class Body:
     """A loop while its body is recorded; given up where that fails."""
 
+    open = 0  # those that are being recorded
+
     def __init__(self, states, rows=(), trips=0, reverse=False, checkpoint=0, most=None):
         self.loop = _core.loop_new(states, rows, trips, reverse, most, checkpoint)
 
     def __enter__(self):
         self.deriving = autograd.Deriving()
         self.deriving.__enter__()  # a jit in a body is a part of it
+        Body.open += 1
         return self.loop
 
     def __exit__(self, kind, *_):
         self.deriving.__exit__()
+        Body.open -= 1
         if kind is not None:
             self.loop.give_up()
 
