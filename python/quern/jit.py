@@ -153,7 +153,10 @@ class Watch:
         used = used_names(f.__code__)
         known = f.__globals__
         self.names.update(dict.fromkeys(used[1]))
-        for name in used[0]:
+        reached = used[0]
+        if "globals" in reached and "globals" not in known:  # globals()["name"], as far as the code has the name
+            reached = (*reached, *(name for name in used[1] if name not in reached))
+        for name in reached:
             self.step(ITEM, known, name, known.get(name, ABSENT))
             if name in known:
                 self.value(known[name], name)

@@ -592,6 +592,15 @@ class Unnoticed(unittest.TestCase):
             self.assertEqual(g(qn.tensor([1.0]))[0].tolist(), [3.0 + k // 2])
         self.assertEqual((f.traces, g.traces), (1, 2))
 
+    def test_names_that_globals_are_asked_for(self):
+        names = {"qn": qn, "rate": 1.0}
+        exec("def f(x): return x * globals()['rate']", names)
+        f = qn.jit(names["f"])
+        for k in (1.0, 2.0, 2.0):
+            names["rate"] = k
+            self.assertEqual(f(qn.tensor([3.0])).tolist(), [3.0 * k])
+        self.assertEqual(f.traces, 2)
+
     def test_slices_as_arguments(self):
         f = qn.jit(lambda x, s: x[s])
         for stop in (1, 2, 1, 2):
