@@ -175,6 +175,24 @@ class Optimizers(unittest.TestCase):
             schedule.step()
         self.assertEqual(qn.stats()["plans"], plans)
 
+    def test_a_setting_that_changes_is_no_new_plan(self):
+        changes = {"AdamW": {"weight_decay": 1e-3, "eps": 1e-6, "betas": (0.8, 0.99)},
+                   "SGD": {"momentum": 0.5, "weight_decay": 1e-3}, "RMSprop": {"alpha": 0.8, "eps": 1e-6}}
+        for name, settings in changes.items():
+            p = one()
+            optimizer = getattr(qn.optim, name)([p], **{n: v for n, v in settings.items()})
+            for t in range(6):
+                optimizer.zero_grad()
+                (p * p).sum().backward()
+                optimizer.step()
+                p.realize()
+                if t == 1:
+                    before = qn.stats()
+                for what, value in settings.items():
+                    part = 1 + 0.01 * t
+                    optimizer.param_groups[0][what] = (value[0] * part, value[1]) if what == "betas" else value * part
+            self.assertEqual([qn.stats()[n] for n in ("plans", "compiles")], [before["plans"], before["compiles"]])
+
     def test_what_has_no_gradient_rests(self):
         p, q = one(), one()
         optimizer = qn.optim.SGD([p, q], lr=0.5, momentum=0.9)
