@@ -68,10 +68,15 @@ def tag(path):
 
 
 class Wheel:
-    def __init__(self, folder, tag_):
+    """A wheel of this project, or of another name, with another METADATA and LICENSE."""
+
+    def __init__(self, folder, tag_, name=None, about=None, license_=None):
         p = project()
-        self.info = f"{p['name']}-{p['version']}.dist-info"
-        self.name = f"{p['name']}-{p['version']}-{tag_}.whl"
+        name = name or p["name"]
+        self.about = about or metadata()
+        self.license = license_ or read(os.path.join(ROOT, "LICENSE"))
+        self.info = f"{name}-{p['version']}.dist-info"
+        self.name = f"{name}-{p['version']}-{tag_}.whl"
         self.zip = zipfile.ZipFile(os.path.join(folder, self.name), "w", zipfile.ZIP_DEFLATED)
         self.record, self.tag = [], tag_
 
@@ -83,12 +88,11 @@ class Wheel:
         self.zip.writestr(entry, data, zipfile.ZIP_DEFLATED, 9)
 
     def close(self):
-        self.add(f"{self.info}/METADATA", metadata().encode())
+        self.add(f"{self.info}/METADATA", self.about.encode())
         pure = "true" if self.tag.endswith("any") else "false"
         text = f"Wheel-Version: 1.0\nGenerator: quern\nRoot-Is-Purelib: {pure}\nTag: {self.tag}\n"
         self.add(f"{self.info}/WHEEL", text.encode())
-        with open(os.path.join(ROOT, "LICENSE"), "rb") as f:
-            self.add(f"{self.info}/LICENSE", f.read())
+        self.add(f"{self.info}/LICENSE", self.license)
         self.record.append(f"{self.info}/RECORD,,")
         self.zip.writestr(f"{self.info}/RECORD", "\n".join(self.record) + "\n")
         self.zip.close()

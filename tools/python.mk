@@ -21,6 +21,11 @@ python/quern/_core%.so: $(PYTHONO) $(BUILD)/libquern.a python/src/core.map
 wheel: python  ## a wheel of it into build/ (PYTHON=...)
 	@$(PYTHON) python/backend.py $(BUILD)
 
+# LLVM's code generator as a wheel beside it, from static archives: tools/setup.sh --llvm-static installs them.
+LLVM_STATIC ?= /usr/lib/llvm-19/lib
+wheel-llvm:  ## LLVM's code generator as a wheel into build/ (LLVM_STATIC=folder of its archives)
+	@mkdir -p $(BUILD); $(PYTHON) python/llvm_wheel.py $(BUILD) $(LLVM_STATIC)
+
 TEST_PYTHON ?= $(PYTHON)
 test-python: python  ## the tests of the Python package
 	@cd python && $(TEST_PYTHON) -m unittest discover -s tests -t . $(TEST_PYTHON_ARGS)
@@ -31,7 +36,7 @@ mypy: python  ## the package's types and stubs, by mypy (TEST_PYTHON with mypy)
 	@cd python && MYPYPATH=. $(TEST_PYTHON) -m mypy.stubtest quern._core --ignore-missing-stub --concise \
 	    --allowlist ../tools/stubtest.txt
 
-.PHONY: python wheel test-python mypy
+.PHONY: python wheel wheel-llvm test-python mypy
 
 # The suite of the array API's makers, https://github.com/data-apis/array-api-tests, with its submodule array-api.
 ARRAY_API_TESTS ?=

@@ -3,7 +3,7 @@
 # manager is here: apt, dnf, pacman, apk or brew. Does nothing, and needs no network and no rights,
 # where nothing is missing. A package that only makes things faster or checks more may stay missing:
 # it is said and the work goes on. Only a missing C compiler ends with an error. With --checks it
-# gets also what only .ci/run has a use for.
+# gets also what only .ci/run has a use for, with --llvm-static what make wheel-llvm links.
 set -u
 checks=${1:-}
 managers="apt dnf pacman apk brew"
@@ -51,6 +51,13 @@ has_make() { command -v make >/dev/null 2>&1; }
 has_ar() { command -v ar >/dev/null 2>&1; }
 has_valgrind() { [ "$checks" != --checks ] || command -v valgrind >/dev/null 2>&1; }
 has_abidiff() { [ "$checks" != --checks ] || command -v abidiff >/dev/null 2>&1; }
+has_static() {
+    [ "$checks" != --llvm-static ] && return 0
+    for folder in /usr/lib/llvm-*/lib; do
+        [ -e "$folder/libLLVMX86CodeGen.a" ] && command -v c++ >/dev/null 2>&1 && return 0
+    done
+    return 1
+}
 has_python() { python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' >/dev/null 2>&1; }
 
 # Of any Python from 3.11 on that is here.
@@ -109,6 +116,9 @@ names() {
     apk:numpy) echo py3-numpy ;;
     pacman:numpy) echo python-numpy ;;
     *:python) echo python3 ;;
+    apt:static) echo llvm-19-dev zlib1g-dev libzstd-dev g++ lld ;;
+    dnf:static) echo llvm-static zlib-static libzstd-static gcc-c++ lld ;;
+    *:static) echo llvm-static zlib-static zstd-static g++ lld ;;
     apt:valgrind) echo valgrind libc6-dbg ;;
     apk:valgrind) echo valgrind musl-dbg ;;
     apt:abidiff) echo abigail-tools ;;
@@ -184,6 +194,7 @@ want has_python python "runs the checks of style and of generated code"
 want has_headers headers "compiles the Python package (make python)"
 want has_numpy numpy "holds functions of the Python package against another library"
 want has_abidiff abidiff "holds the headers against what they promised to compiled programs"
+want has_static static "LLVM's static archives, of which make wheel-llvm takes the code generator"
 want has_valgrind valgrind "runs a sample of the tests to look for faults of memory"
 
 # ---- getting it ----------------------------------------------------------------------------------

@@ -14,6 +14,19 @@ from .jit import jit as jit
 from .kernels import kernel as kernel
 from .loops import cond as cond, fori_loop as fori_loop, scan as scan, vmap as vmap, while_loop as while_loop
 
+
+
+def _find_llvm() -> None:
+    """LLVM's code generator of the wheel quern-llvm, where that is installed."""
+    import importlib.machinery
+    import os
+    found = importlib.machinery.PathFinder.find_spec("quern_llvm")
+    file = found and found.origin and os.path.join(os.path.dirname(found.origin), "libLLVM.so")
+    if file and os.path.exists(file):
+        use_llvm(file)  # noqa: F405
+
+
+_find_llvm()
 e, pi, inf, nan = _math.e, _math.pi, _math.inf, _math.nan
 newaxis = None
 

@@ -47,6 +47,7 @@ typedef struct core_state {
         char *device; /* as it was asked for */
     } context[MOST_CONTEXTS];
     int contexts;
+    char *llvm;        /* the library's file where none is asked for; NULL: the system's */
     volatile int busy; /* a thread computes without the interpreter's lock */
     qn_tensor **dead;  /* released while that was so */
     size_t deads, dead_cap;

@@ -82,7 +82,10 @@ static qn_ctx *open_context(const char *device) {
         return NULL;
     }
     qn_options o = QN_OPTIONS(.device = device, .error = why, .error_size = sizeof why);
+    bool lent = core.llvm && !getenv("QN_LLVM"); /* for us alone, and no child of this process */
+    if (lent) setenv("QN_LLVM", core.llvm, 1);
     qn_ctx *qn = qn_open(&o);
+    if (lent) unsetenv("QN_LLVM");
     if (!qn) {
         PyErr_Format(PyExc_RuntimeError, "device %s cannot be opened: %s",
                      device ? device : "\"cpu\"", *why ? why : "there is no memory");
@@ -106,7 +109,8 @@ static qn_ctx *open_context(const char *device) {
     if (reason &&
         PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
                          "quern computes in plain loops, slowly, for it has no compiler: %s; "
-                         "install libLLVM (apt install libllvm19) or a C compiler",
+                         "pip install quern[llvm], or install libLLVM (apt install libllvm19) or a "
+                         "C compiler",
                          reason))
         return NULL;
     return qn;
@@ -147,6 +151,18 @@ static PyObject *set_knob(PyObject *self, PyObject *args) {
         Py_RETURN_NONE;
     }
     if (qn_set(qn, knob, value) < 0) return raise_of(qn);
+    Py_RETURN_NONE;
+}
+
+/* Where LLVM's code generator is that came with the package; contexts that are open keep theirs. */
+static PyObject *use_llvm(PyObject *self, PyObject *file) {
+    (void)self;
+    const char *path = PyUnicode_Check(file) ? PyUnicode_AsUTF8AndSize(file, NULL) : NULL;
+    if (!path) return PyErr_SetString(PyExc_TypeError, "a file's name is wanted"), NULL;
+    char *copy = PyMem_Malloc(strlen(path) + 1);
+    if (!copy) return PyErr_NoMemory();
+    PyMem_Free(core.llvm);
+    core.llvm = strcpy(copy, path);
     Py_RETURN_NONE;
 }
 
@@ -249,6 +265,8 @@ static PyMethodDef functions[] = {
      "row by row."},
     {"set_knob", set_knob, METH_VARARGS,
      "set_knob(name, value, /)\n--\n\nSet a knob of docs/knobs.md, without QN_ and in lower case."},
+    {"use_llvm", use_llvm, METH_O,
+     "use_llvm(file, /)\n--\n\nTake LLVM from this file, unless QN_LLVM names another."},
     {"stats", stats, METH_NOARGS,
      "stats()\n--\n\nWhat happened so far: kernels, plans, bytes, seconds."},
     {"devices", devices, METH_NOARGS,

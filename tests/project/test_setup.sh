@@ -54,6 +54,9 @@ check gets_valgrind_for_the_checks_only says 'missing: valgrind (runs'
 check gets_abidiff_for_the_checks_only says 'missing: abidiff (holds'
 machine cc make ar python3 valgrind abidiff
 check is_silent_where_it_and_abidiff_are_there silent
+machine cc make ar python3
+option=--llvm-static
+check gets_archives_of_llvm_where_they_are_asked_for says 'missing: static (LLVM'
 option=
 
 if [ "$(id -u)" -eq 0 ]; then
