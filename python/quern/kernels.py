@@ -32,6 +32,7 @@ import math
 import os
 import textwrap
 import threading
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -47,6 +48,7 @@ MOST_INPUTS, MOST_RESULTS = 3, 5
 MOST = 256  # compiled forms that a kernel remembers
 LEVELS = 8  # kernels whose gradients call kernels
 WALKS = 32
+NO_COMPILER = "no processor to compile for"  # as src/custom/loops.c says it
 STATIC = (bool, int, float, str, type(None), _core.dtype)
 local = threading.local()
 every: "weakref.WeakSet[Kernel]" = weakref.WeakSet()
@@ -338,7 +340,14 @@ class Kernel(Wrapping):
         if form is None and not self.static:
             form = self.forms.get((key, tuple(x.shape for x in tensors)))
         if form is None or not form.reads.same():
-            form = self.compiled(key, arguments, tensors)
+            try:
+                form = self.compiled(key, arguments, tensors)
+            except RuntimeError as e:
+                if NO_COMPILER not in str(e):
+                    raise
+                warnings.warn(f"{self.__name__}: there is no compiler: kernels are run by Python, slowly: "
+                              "pip install quern[llvm]", RuntimeWarning, 3)
+                return self.py_tensors(**arguments)
         return form(tensors)
 
     def compiled(self, key, arguments, tensors):

@@ -395,6 +395,18 @@ class Kernels(unittest.TestCase):
         subprocess.run([sys.executable, "-c", code], check=True, cwd=here,
                        env={**os.environ, "QN_NAIVE": "1", "PYTHONPATH": here})
 
+    def test_without_a_compiler_python_runs_them(self):
+        code = ("import warnings\n"
+                "import quern as qn\n"
+                "from tests.test_kernels import scaled\n"
+                "with warnings.catch_warnings(record=True) as told:\n"
+                "    warnings.simplefilter('always')\n"
+                "    assert scaled(qn.tensor([1.0, 2.0])).tolist() == [2.0, 4.0]\n"
+                "assert 'quern[llvm]' in str(told[-1].message), told\n")
+        here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        subprocess.run([sys.executable, "-c", code], check=True, cwd=here, capture_output=True,
+                       env={**os.environ, "QN_LLVM": "/none", "QN_CC": "/none", "QN_CACHE": "off", "PYTHONPATH": here})
+
     def test_children_of_fork(self):
         x = numbers(3)
         self.near(scaled(x), x * 2)
