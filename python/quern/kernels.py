@@ -58,6 +58,7 @@ def forget():
     """In a child of fork: compiled kernels are of the parent's contexts."""
     for k in every:
         k.forms.clear()
+        k.quick.clear()
 
 
 os.register_at_fork(after_in_child=forget)
@@ -264,12 +265,14 @@ def explained(error, source, writer):
 class Kernel(Wrapping):
     """What @quern.kernel makes of a function."""
 
-    def __init__(self, f, static=False):
+    def __init__(self, f: Callable[..., Any], static: bool = False) -> None:
         functools.update_wrapper(self, f)
         self.__name__: str = f.__name__
         self.f, self.static = f, static
         self.slope: Callable[..., Any] | None = None
-        self.forms, self.known = {}, None
+        self.forms: dict[Any, Compiled] = {}
+        self.quick: dict[Any, Compiled] = {}  # by exact arguments, for calls like one before
+        self.known: Source | None = None
         every.add(self)
 
     def __repr__(self):
@@ -319,6 +322,23 @@ class Kernel(Wrapping):
         return arguments
 
     def run(self, *args, **keywords):
+        exact = None if keywords else tuple([
+            (x.shape, x.dtype, x.device) if type(x) is Tensor else x if type(x) in (int, type(None)) else self
+            for x in args])
+        form = self.quick.get(exact) if exact else None
+        if form is not None and form.reads.same():
+            return form([x for x in args if type(x) is Tensor])
+        form = self.form(args, keywords)
+        if form is None:
+            return self.py_tensors(*args, **keywords)
+        if exact and self not in exact:
+            if len(self.quick) >= MOST:
+                self.quick.clear()
+            self.quick[exact] = form
+        return form([x for x in self.arguments(args, keywords).values() if isinstance(x, Tensor)])
+
+    def form(self, args, keywords):
+        """The compiled form for these arguments; None: there is no compiler."""
         arguments = self.arguments(args, keywords)
         tensors, key, seen = [], [], {}
         for x in arguments.values():
@@ -346,9 +366,9 @@ class Kernel(Wrapping):
                 if NO_COMPILER not in str(e):
                     raise
                 warnings.warn(f"{self.__name__}: there is no compiler: kernels are run by Python, slowly: "
-                              "pip install quern[llvm]", RuntimeWarning, 3)
-                return self.py_tensors(**arguments)
-        return form(tensors)
+                              "pip install quern[llvm]", RuntimeWarning, 4)
+                return None
+        return form
 
     def compiled(self, key, arguments, tensors):
         """A form for sizes like these, or where that cannot be proved to be right for just these."""
@@ -381,9 +401,8 @@ class Kernel(Wrapping):
 
     def text(self, *args: Any, **keywords: Any) -> str:
         """The kernel's text for such arguments."""
-        self.run(*args, **keywords)
-        arguments = self.arguments(args, keywords)
-        return compile_form(self, arguments, self.static).text
+        form = self.form(args, keywords)
+        return form.text if form is not None else ""
 
 
 # ---- as plain Python ----------------------------------------------------------------------------
