@@ -2,9 +2,9 @@
 """llvm_wheel.py - the wheel quern-llvm: of LLVM what Quern's kernels are compiled by, and nothing else.
 
 `pip install quern[llvm]` brings it where no libLLVM is installed. It has one library, linked from LLVM's static
-archives (llvm-19-dev, or a build of one's own): the C functions that src/emit/llvm/api.h names are its only symbols,
-and what they do not reach is left out. The code generator is that of the wheel's own machine, for kernels run where they
-are made. The C++ library, zlib and zstd are linked in, so that it wants nothing but libc and libm.
+archives (llvm-19-dev, or a build of one's own): the C functions that src/emit/llvm/api.h names are its only
+symbols, and what they do not reach is left out. The code generator is that of the wheel's own machine, for kernels
+run where they are made. The C++ library, zlib and zstd are linked in, so that it wants nothing but libc and libm.
 
 Usage: llvm_wheel.py FOLDER ARCHIVES    from ARCHIVES/libLLVM*.a; writes the wheel into FOLDER and says its name.
                                         CXX is the compiler that links, g++ otherwise, LDFLAGS more for it.
