@@ -108,6 +108,7 @@ static int find_dimension(const loops *l, const char *word, size_t n) {
 
 static bool take_axis(loops *l, int input, const char *word, size_t n) {
     char *end;
+    if (l->rank[input] < 0) return refuse(l, "an input has a * and axes");
     if (l->rank[input] == QN_MAX_RANK) return refuse(l, "an input has more axes than there can be");
     axis_size *a = &l->axis[input][l->rank[input]++];
     *a = (axis_size){.var = find_dimension(l, word, n)};
@@ -130,7 +131,7 @@ static bool read_axes(loops *l, const char *text) {
     for (const char *p = text; p && *p;) {
         size_t n = strcspn(p, " ,");
         if (n && input >= l->n_in) return refuse(l, "axes of more inputs than there are");
-        if (n == 1 && *p == '*')
+        if (n == 1 && *p == '*' && l->rank[input] <= 0)
             l->rank[input] = -1;
         else if (n && !take_axis(l, input, p, n))
             return false;

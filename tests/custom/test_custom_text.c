@@ -189,6 +189,11 @@ static void loops_are_checked(void) {
     refuse_loops(qn, loops_options(rows_text, "n 3, 3"), QN_EARG, "what dimension m is");
     refuse_loops(qn, loops_options(rows_text, "n m, m, m"), QN_EARG, "more inputs");
     refuse_loops(qn, loops_options(rows_text, "n k, m"), QN_EARG, "axis \"k\"");
+    refuse_loops(qn, loops_options(rows_text, "* n m, m"), QN_EARG, "a * and axes");
+    refuse_loops(qn, loops_options(rows_text, "n * m, m"), QN_EARG, "axis \"*\"");
+    refuse_loops(qn, loops_options(rows_text, "*, *"), QN_EARG, "what dimension n is");
+    refuse_loops(qn, loops_options(rows_text, "n n n n n n n n n n n n n n, m"), QN_EARG,
+                 "more axes");
     refuse_loops(qn, loops_options(rows_text, NULL), QN_EARG, "what dimension n is");
     o.in_dtypes[1] = QN_F64;
     refuse_loops(qn, o, QN_EDTYPE, "a2 of the text is f32, and input 1 is f64");
