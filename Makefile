@@ -18,7 +18,7 @@ ALL_CFLAGS := -std=c17 -D_GNU_SOURCE -fPIC -fvisibility=hidden -ffp-contract=off
 LDLIBS := -lm -ldl -pthread $(SANFLAGS)
 
 ROOMS  := base machine sym graph grad func plan ir lower transform math schedule emit routine dev run \
-          tune custom io quant archive text export onnx nn complex record
+          tune custom io quant archive text data export onnx nn complex record
 LIBSRC := $(foreach r,$(ROOMS),$(wildcard src/$(r)/*.c src/$(r)/*/*.c))
 LIBOBJ := $(LIBSRC:%.c=$(BUILD)/%.o)
 CLIOBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/cli/*.c))
@@ -34,7 +34,7 @@ EXAMPLES := $(call programs,examples,[0-9]*.c)
 all: $(BUILD)/libquern.a $(BUILD)/$(SONAME) $(if $(CLIOBJ),$(BUILD)/quern)  ## library and command
 
 # Inside the library public functions have names of their own; models are users of the public ones.
-$(filter-out $(BUILD)/src/record/% $(BUILD)/src/onnx/%,$(LIBOBJ)): ALL_CFLAGS += -include src/record/inside.h
+$(filter-out $(foreach r,record onnx data,$(BUILD)/src/$(r)/%),$(LIBOBJ)): ALL_CFLAGS += -include src/record/inside.h
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	@echo "  cc $<"; $(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@

@@ -99,7 +99,7 @@ static void load_work(void *arg) {
     f->fd = file_open(f->ctx, f->path, &f->size);
     if (f->fd < 0) heap_unwind(&f->ctx->heap);
     if (f->size > INT64_MAX / 4) archive_bad(f, 0, "the file is too large");
-    f->kind = kind_of(f);
+    if (!f->kind) f->kind = kind_of(f);
     f->kind->open(f);
     sort_names(f);
 }
@@ -114,7 +114,7 @@ void archive_free(archive *f) {
     heap_free(h, f, sizeof *f);
 }
 
-archive *archive_load(qn_ctx *qn, const char *path) {
+archive *archive_load_as(qn_ctx *qn, const char *path, const archive_kind *kind) {
     size_t path_size = strlen(path) + 1;
     archive *f = heap_try(&qn->heap, sizeof *f);
     char *copy = f ? heap_try(&qn->heap, path_size) : NULL;
@@ -122,12 +122,17 @@ archive *archive_load(qn_ctx *qn, const char *path) {
         heap_free(&qn->heap, f, sizeof *f);
         return fail_null(qn, QN_ENOMEM, "%s: out of memory", path);
     }
-    *f = (archive){.ctx = qn, .path = memcpy(copy, path, path_size), .path_size = path_size};
+    *f = (archive){
+        .ctx = qn, .path = memcpy(copy, path, path_size), .path_size = path_size, .kind = kind};
     f->fd = -1;
     arena_open(&f->a, &qn->heap);
     if (guarded(qn, load_work, f) == QN_OK) return f;
     archive_free(f);
     return NULL;
+}
+
+archive *archive_load(qn_ctx *qn, const char *path) {
+    return archive_load_as(qn, path, NULL);
 }
 
 qn_archive *qn_archive_open(qn_ctx *qn, const char *path) {

@@ -73,6 +73,8 @@ void *archive_alloc(archive *f, uint64_t count, size_t width); /* zeroed; raises
 void archive_read_at(archive *f, uint64_t at, void *out, size_t size);
 /* The file's, with its list read and checked; NULL: reported. */
 archive *archive_load(qn_ctx *qn, const char *path);
+/* The same of a file that is of this kind, whatever it looks like. */
+archive *archive_load_as(qn_ctx *qn, const char *path, const archive_kind *kind);
 void archive_free(archive *f);
 const archive_entry *archive_find(const archive *f, const char *name); /* NULL: no such */
 qn_tensor *archive_read(archive *f, const archive_entry *e, bool blocks);

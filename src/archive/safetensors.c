@@ -40,9 +40,11 @@ static void keep_texts(archive *f, const json *object) {
 /* ---- one file -------------------------------------------------------------------------------- */
 
 /* qn_file has looked at all of it; but the file may be another by now. */
-static void list_entry(archive *f, const json *v) {
+static void list_entry(archive *f, const json *v, uint64_t data) {
     archive_entry *e = &f->entry[f->count];
     const json *dtype = json_member(v, "dtype"), *shape = json_member(v, "shape");
+    const json *offsets = json_member(v, "data_offsets");
+    int64_t begin = 0;
     int row = 0;
     while (row < DTYPE_COUNT && dtype && dtype->kind == JSON_STRING &&
            strcmp(dtype->text, dtype_rows[row].file) != 0)
@@ -57,6 +59,10 @@ static void list_entry(archive *f, const json *v) {
     for (const json *dim = shape->first; dim; dim = dim->next, i++)
         if (!json_int(dim, &e->shape[i])) archive_bad(f, dim->at, "a size that is no whole number");
     e->bytes = archive_bytes(f, v->at, e);
+    if (!offsets || offsets->kind != JSON_ARRAY || !json_int(offsets->first, &begin) || begin < 0 ||
+        (uint64_t)begin > f->size - data || e->bytes > f->size - data - (uint64_t)begin)
+        archive_bad(f, v->at, "the file changes while it is read");
+    e->at = data + (uint64_t)begin;
     f->count++;
 }
 
@@ -68,7 +74,7 @@ static void list_file(archive *f, arena *a) {
     const json *metadata = json_member(header, metadata_key);
     f->entry = archive_alloc(f, header->count, sizeof *f->entry);
     for (const json *v = header->first; v; v = v->next)
-        if (v != metadata) list_entry(f, v);
+        if (v != metadata) list_entry(f, v, sizeof size + size);
     keep_texts(f, metadata);
 }
 

@@ -429,7 +429,9 @@ int processors_there(void); /* those of the machine */
     X(COMPLEX, "complex tensor")                                                                   \
     X(ARCHIVE, "archive")                                                                          \
     X(TOKENIZER, "tokenizer")                                                                      \
-    X(TEMPLATE, "template")
+    X(TEMPLATE, "template")                                                                        \
+    X(DATASET, "dataset")                                                                          \
+    X(LOADER, "loader")
 enum {
     HANDLE_DEAD,
 #define X(NAME, name) HANDLE_##NAME,
