@@ -135,10 +135,14 @@ QN_API void qn_loader_free(qn_loader *l);
 QN_API int64_t qn_loader_batches(const qn_loader *l); /* in an epoch */
 /* The next batch: tensors [rows, ..field's shape] into out[field], and how many rows. They lie
  * where they were gathered, and that memory is used again when they are released, so each batch has
- * the plan of the one before. 0, and no tensors: the epoch is over, and the next call begins
- * another. -1 after an error, that of a sample with its number; cleared, the next call goes on behind that
+ * the plan of the one before. 0, and no tensors: the epoch is over, the next call begins another.
+ * -1 after an error, that of a sample with its number; cleared, the next call goes on behind that
  * batch. */
 QN_API int64_t qn_loader_next(qn_loader *l, qn_tensor **out);
+
+/* Which of n samples comes at `place` of an epoch that is shuffled, as loaders have it; -1: no such
+ * place. */
+QN_API int64_t qn_shuffled(int64_t n, uint64_t seed, int64_t epoch, int64_t place);
 
 /* Where a loader is: what comes next. */
 typedef struct qn_loader_state {

@@ -5,7 +5,7 @@ from typing import Any as _Any
 
 from ._core import *  # noqa: F401,F403
 from ._core import Tensor, __version__  # noqa: F401
-from . import _methods, optim, tree  # noqa: F401
+from . import _methods, data, optim, tree  # noqa: F401
 from .autograd import (
     checkpoint as checkpoint, custom_gradient as custom_gradient, grad as grad, hessian as hessian, hvp as hvp,
     jacobian as jacobian, jvp as jvp, no_grad as no_grad, value_and_grad as value_and_grad, vjp as vjp)

@@ -10,11 +10,12 @@ import quern
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = ("python.md", "from-pytorch.md", "from-numpy.md")
+ALONE = ("data.md",)  # without tables of names
 
 
 class Pages(unittest.TestCase):
     def test_each_block_runs(self):
-        for page in PAGES:
+        for page in PAGES + ALONE:
             blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.S)
             self.assertGreater(len(blocks), 0)
             for k, block in enumerate(blocks):

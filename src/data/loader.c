@@ -85,6 +85,13 @@ static void gather(const loader *l, slot *s) {
     }
 }
 
+int64_t qn_shuffled(int64_t n, uint64_t seed, int64_t epoch, int64_t place) {
+    shuffle order;
+    if (n < 0 || epoch < 0 || place < 0 || place >= n) return -1;
+    shuffle_open(&order, (uint64_t)n, seed, (uint64_t)epoch);
+    return (int64_t)shuffle_at(&order, (uint64_t)place);
+}
+
 /* ---- threads --------------------------------------------------------------------------------- */
 
 static slot *find_slot(const loader *l, slot_state state) {

@@ -49,7 +49,7 @@ static void tensors_fill(dataset *d, const void *arg) {
     const tensors *t = arg;
     check_tensors(d, t);
     qn_data_field field[FIELDS_MOST] = {0};
-    char name[FIELDS_MOST][8];
+    char name[FIELDS_MOST][12];
     for (int i = 0; i < t->n; i++) {
         qn_tensor *x = t->tensor[i];
         snprintf(name[i], sizeof name[i], "%d", i);

@@ -15,6 +15,12 @@ check lessons_leave_nothing test ! -e lesson.safetensors
 prints() { "$build/examples/01_tensor" | grep -q -- "$1"; }
 check lesson_1_computes prints '^row sums: 33 37.5$' # (11 + 22 + 33) / 2, (14 + 25 + 36) / 2
 
+data_page() { # so does that of docs/data.md
+    sed -n '/^```c$/,/^```$/p' docs/data.md | sed '1d;$d' >"$scratch/data.c"
+    # shellcheck disable=SC2086
+    ${CC:-cc} -Wall -Wextra -Werror -Iinclude "$scratch/data.c" "$build/libquern.a" $(sanitizers) \
+        -o "$scratch/data" -lm -ldl -pthread && "$scratch/data" | grep '^100 samples in 7 batches$'
+}
 readme() { # the example of README.md builds with the header and library, and prints a gradient
     sed -n '/^```c$/,/^```$/p' README.md | sed '1d;$d' >"$scratch/readme.c"
     # shellcheck disable=SC2086
@@ -25,4 +31,5 @@ sanitizers() {
     case $build in *san*) echo "-fsanitize=address,undefined" ;; esac
 }
 check readme_example readme
+check data_example data_page
 test_end
