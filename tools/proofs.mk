@@ -26,6 +26,10 @@ docs: $(BUILD)/tests/test_transform_docs  ## write docs/transforms.md from the t
 	@$(BUILD)/tests/test_transform_docs --print > $(BUILD)/transforms.md
 	@cp $(BUILD)/transforms.md docs/transforms.md
 
+KILLS ?= 20
+kill-test: all  ## kill quern train at random KILLS times, and hold what goes on against an undisturbed one
+	@python3 tools/kill_train.py $(BUILD)/quern $(KILLS)
+
 abi:  ## take what the headers promise to compiled programs now as the baseline
 	@python3 tools/abi.py write
 
@@ -33,7 +37,7 @@ ONNX_PYTHON ?= python3
 onnx-tests: $(BUILD)/$(SONAME)  ## run the node tests of the onnx package (ONNX_PYTHON=python3, ONNX_ARGS=...)
 	@$(ONNX_PYTHON) tools/onnx_tests.py --library $(BUILD)/$(SONAME) $(ONNX_ARGS)
 
-.PHONY: soak cover accuracy docs abi onnx-tests
+.PHONY: soak cover kill-test accuracy docs abi onnx-tests
 
 gen-check:  ## check that generated regions are up to date and unedited
 	@python3 tools/gen.py --check

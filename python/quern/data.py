@@ -91,7 +91,7 @@ class CSVDataset(NativeDataset):
     def __init__(self, path: str | os.PathLike[str], fields: Mapping[str, Any] | None = None, *, header: bool = True,
                  separator: str = ",", missing: str | None = None, fill: float | None = None,
                  device: str | None = None) -> None:
-        rows = []
+        rows: list[tuple[str | None, Any, list[str], bool, bool]] = []
         for name, what in (fields or {}).items():
             columns, dtype = what if isinstance(what, tuple) else (what, "float32")
             several = not isinstance(columns, str)
@@ -154,18 +154,22 @@ class ConcatDataset(Dataset):
 
 
 class StackDataset(Dataset):
-    """Datasets of equal lengths side by side: a sample is the tuple of theirs."""
+    """Datasets of equal lengths side by side: a sample is the tuple of theirs; of the library's, of all their
+    tensors."""
 
     def __init__(self, *datasets: Any) -> None:
         if not datasets or len({len(d) for d in datasets}) != 1:
             raise ValueError(f"StackDataset: of lengths {[len(d) for d in datasets]}, and they must be equal")
         self.datasets = datasets
+        natives = [native_of(d) for d in datasets]
+        self.native = None if None in natives else _core.data_combine("zip", natives)
 
     def __len__(self) -> int:
         return len(self.datasets[0])
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
-        return tuple(d[index] for d in self.datasets)
+        items = [d[index] for d in self.datasets]
+        return tuple(x for item in items for x in item) if self.native is not None else tuple(items)
 
 
 def random_split(dataset: Any, lengths: Sequence[float], seed: int = 0) -> list[Subset]:
@@ -233,8 +237,10 @@ class DataLoader:
         self._mine = n // world if drop_last else (n - rank + world - 1) // world if n > rank else 0
         self._batches = self._mine // batch_size if drop_last else (self._mine + batch_size - 1) // batch_size
         native = native_of(dataset) if collate_fn is None else None
-        self._loader = None if native is None else _core.loader_new(
-            native, batch_size, shuffle, drop_last, seed, num_workers, prefetch_factor * num_workers, rank, world)
+        self._loader: Any = None
+        if native is not None:
+            self._loader = _core.loader_new(native, batch_size, shuffle, drop_last, seed, num_workers,
+                                            prefetch_factor * num_workers, rank, world)
 
     def __len__(self) -> int:
         return self._batches

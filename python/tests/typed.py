@@ -37,7 +37,9 @@ def main() -> int:
     f: float = s.item() + z.max().item() + places.dtype.itemsize
     qn.save("/dev/null/x", p) if f > 1e9 else None
     each: Tensor = qn.vmap(lambda r: r.sum())(x)
-    total: int = size + each.shape[0] + all_.shape[0]
+    loader = qn.data.DataLoader(qn.data.TensorDataset(x), batch_size=4, shuffle=True)
+    place: int = loader.state_dict()["epoch"] + sum(b[0].shape[0] for b in loader)
+    total: int = size + each.shape[0] + all_.shape[0] + place
     return total
 
 

@@ -11,6 +11,11 @@ for source in examples/[0-9]*.c; do
         check "$name" "$build/examples/$name"
     fi
 done
+curve_is_drawn() {
+    "$build/examples/08_digits" examples/data "$scratch/curve.svg" | grep '^loss of each step' &&
+        [ "$(grep -c '<polyline' "$scratch/curve.svg")" = 2 ] && tail -n 1 "$scratch/curve.svg" | grep '^</svg>'
+}
+check the_curve_of_lesson_8_is_drawn curve_is_drawn
 check lessons_leave_nothing test ! -e lesson.safetensors
 prints() { "$build/examples/01_tensor" | grep -q -- "$1"; }
 check lesson_1_computes prints '^row sums: 33 37.5$' # (11 + 22 + 33) / 2, (14 + 25 + 36) / 2
