@@ -76,7 +76,7 @@ typedef struct qn_tokens_options {
     size_t size;             /* QN_TOKENS_OPTIONS() */
     int64_t window, stride;  /* stride 0: window */
     qn_tokenizer *tokenizer; /* the file is text, which it encodes now; NULL: the file is tokens */
-    qn_dtype dtype;          /* of tokens in the file: QN_U8, bytes of text, QN_U16 or QN_I32, low
+    qn_dtype dtype;          /* of tokens in the file: 0, QN_U8, bytes; QN_U16 or QN_I32, low
                               * bytes first; read when asked for */
 } qn_tokens_options;
 #define QN_TOKENS_OPTIONS(...) QN_STRUCT(qn_tokens_options, __VA_ARGS__)

@@ -62,7 +62,7 @@ static int64_t encode_all(dataset *d, tokens *t, qn_tokenizer *tokenizer) {
 static void tokens_fill(dataset *d, const void *arg) {
     const tokens_wanted *w = arg;
     int64_t window = w->o.window, stride = w->o.stride ? w->o.stride : window;
-    qn_dtype dtype = w->o.dtype;
+    qn_dtype dtype = w->o.dtype ? w->o.dtype : QN_U8;
     tokens *t = d->own = arena_zeroed(&d->a, sizeof *t);
     d->kind = &kind_tokens;
     d->name = arena_printf(&d->a, "%s", w->path);

@@ -7,11 +7,14 @@
 
 typedef struct counted {
     size_t now;
+    int64_t left; /* requests until one fails; below 0: none does */
 } counted;
 
 static void *counted_alloc(void *user, size_t size, size_t align) {
-    void *p = aligned_alloc(align, (size + align - 1) / align * align);
-    ((counted *)user)->now += p ? size : 0;
+    counted *c = user;
+    void *p = c->left == 0 ? NULL : aligned_alloc(align, (size + align - 1) / align * align);
+    c->left -= c->left >= 0;
+    c->now += p ? size : 0;
     return p;
 }
 
@@ -21,7 +24,7 @@ static void counted_free(void *user, void *p, size_t size) {
 }
 
 static qn_ctx *open_counted(counted *c) {
-    *c = (counted){0};
+    *c = (counted){.left = -1};
     return qn_open(&QN_OPTIONS(.device = "cpu", .threads = 1, .alloc = counted_alloc,
                                .free = counted_free, .alloc_user = c));
 }
@@ -455,6 +458,58 @@ static void datasets_of_datasets(void) {
     CHECK_INT(c.now, 0);
 }
 
+/* ---- memory that runs out -------------------------------------------------------------------- */
+
+static const char *const csv_columns[] = {"b", "a"};
+
+/* All kinds of datasets, a loader, two batches; whether that came to its end. */
+static bool all_of_it(qn_ctx *qn, const char *path) {
+    const qn_csv_field field[] = {{.dtype = QN_F32, .columns = 2, .column = csv_columns},
+                                  {.classes = true, .column = csv_columns}};
+    float x[6] = {0};
+    qn_scope scope = qn_scope_begin(qn);
+    qn_tensor *t = qn_from(qn, QN_F32, 2, (int64_t[]){3, 2}, x), *batch[FIELDS_MOST];
+    qn_dataset *rows = qn_dataset_tensors(qn, 1, NULL, &t);
+    qn_dataset *csv = qn_dataset_csv(qn, path, &QN_CSV_OPTIONS(.fields = 2, .field = field));
+    qn_dataset *tokens = qn_dataset_tokens(qn, path, &QN_TOKENS_OPTIONS(.window = 4));
+    qn_dataset *part = qn_dataset_part(tokens, 3, (int64_t[]){2, 0, 1});
+    qn_dataset *all =
+        rows && csv && part ? qn_dataset_zip(3, (qn_dataset *[]){rows, csv, part}) : NULL;
+    qn_loader *l =
+        qn_loader_new(all, &QN_LOADER_OPTIONS(.batch = 2, .shuffle = true, .threads = 1));
+    int64_t got = qn_loader_next(l, batch);
+    if (got > 0) got = qn_loader_next(l, batch);
+    qn_loader_free(l);
+    qn_dataset *const made[] = {rows, csv, tokens, part, all};
+    for (int i = 0; i < 5; i++) qn_dataset_close(made[i]);
+    qn_scope_end(qn, scope);
+    return got == 1;
+}
+
+static void memory_that_runs_out_is_an_error_and_none_is_lost(void) {
+    char path[] = "/tmp/quern-data-XXXXXX";
+    static const char text[] = "a,b\n1,2\n3,\"4\"\n5,6\n";
+    int fd = mkstemp(path);
+    CHECK(fd >= 0 && write(fd, text, sizeof text - 1) == sizeof text - 1);
+    close(fd);
+    counted c;
+    int64_t failed = 0;
+    for (bool done = false; !done && failed < 2000; failed++) {
+        qn_ctx *qn = open_counted(&c);
+        c.left = failed;
+        bool whole = all_of_it(qn, path); /* some do without what they did not get */
+        done = c.left >= 0;
+        c.left = -1;
+        if (!whole && qn_error_code(qn) != QN_ENOMEM)
+            FAIL("request %d: %s", (int)failed, qn_error(qn));
+        qn_close(qn);
+        CHECK_INT(c.now, 0);
+        if (test_state.bad) break;
+    }
+    if (failed < 15 || failed >= 2000) FAIL("%d requests", (int)failed);
+    unlink(path);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(shuffles_are_permutations);
@@ -469,5 +524,6 @@ int main(int argc, char **argv) {
     RUN(batches_need_no_new_plan_and_no_new_memory);
     RUN(bad_options_are_refused);
     RUN(datasets_of_datasets);
+    RUN(memory_that_runs_out_is_an_error_and_none_is_lost);
     return test_end();
 }
