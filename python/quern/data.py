@@ -110,6 +110,40 @@ class TokenDataset(NativeDataset):
         super().__init__(_core.data_tokens(os.fspath(path), device, window, stride or window, dtype))
 
 
+class ImageFolder(Dataset):
+    """Images in the folders of a folder, each of which is a class: samples are (image, class), image uint8 [channels,
+    height, width] of `mode` (Pillow's: "RGB", "L"), and of `size`, (width, height), where that is given, or what
+    `transform` makes of Pillow's image. Sorted by name: class k is `classes[k]`. Needs Pillow."""
+
+    ENDS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
+
+    def __init__(self, root: str | os.PathLike[str], transform: Callable[[Any], Any] | None = None, *,
+                 mode: str = "RGB", size: tuple[int, int] | None = None) -> None:
+        self.transform, self.mode, self.size = transform, mode, size
+        self.classes = sorted(e.name for e in os.scandir(root) if e.is_dir())
+        self.samples = [(os.path.join(folder, name), k) for k, c in enumerate(self.classes)
+                        for folder, _, names in sorted(os.walk(os.path.join(root, c))) for name in sorted(names)
+                        if name.lower().endswith(self.ENDS)]
+        if not self.samples:
+            raise FileNotFoundError(f"ImageFolder: no images in the folders of {os.fspath(root)}")
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        from PIL import Image
+        path, k = self.samples[place(index, len(self.samples))]
+        with Image.open(path) as opened:
+            image = opened.convert(self.mode)
+        if self.size is not None:
+            image = image.resize(self.size)
+        if self.transform is not None:
+            return self.transform(image), k
+        width, height = image.size
+        planes = b"".join(part.tobytes() for part in image.split())
+        return _core.from_bytes(planes, "uint8", (len(image.getbands()), height, width)), k
+
+
 def native_of(dataset: Any) -> Any:
     """The library's dataset behind one; None: there is none."""
     return getattr(dataset, "native", None)

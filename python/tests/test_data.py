@@ -11,7 +11,7 @@ import time
 import unittest
 
 import quern as qn
-from quern.data import (CSVDataset, ConcatDataset, DataLoader, Dataset, FileDataset, StackDataset, Subset,
+from quern.data import (CSVDataset, ConcatDataset, DataLoader, Dataset, FileDataset, ImageFolder, StackDataset, Subset,
                         TensorDataset, TokenDataset, random_split)
 
 WORKERS = (0, 1, 4)
@@ -241,6 +241,28 @@ class Datasets(unittest.TestCase):
         self.assertEqual([[x.tolist() for x in s] for s in d],
                          [[[1000, 1001, 1002, 1003], [1001, 1002, 1003, 1004]],
                           [[1003, 1004, 1005, 1006], [1004, 1005, 1006, 1007]]])
+
+    def test_images_in_folders(self):
+        try:
+            from PIL import Image
+        except ImportError:
+            self.skipTest("no Pillow")
+        for name, color in (("cats/a.png", (1, 2, 3)), ("cats/b/c.PNG", (4, 5, 6)), ("dogs/a.png", (7, 8, 9))):
+            path = os.path.join(self.folder.name, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            Image.new("RGB", (3, 2), color).save(path)
+        self.path("dogs/notes.txt", b"no image")
+        d = ImageFolder(self.folder.name)
+        self.assertEqual((len(d), d.classes), (3, ["cats", "dogs"]))
+        self.assertEqual((d[1][0].shape, d[1][1]), ((3, 2, 3), 0))
+        self.assertEqual(d[2][0].tolist(), [[[c] * 3] * 2 for c in (7, 8, 9)])
+        x, y = next(iter(DataLoader(ImageFolder(self.folder.name, mode="L", size=(4, 4)), 3, num_workers=2)))
+        self.assertEqual((x.shape, y.tolist()), ((3, 1, 4, 4), [0, 0, 1]))
+        self.assertEqual(ImageFolder(self.folder.name, lambda i: i.size)[0], ((3, 2), 0))
+        self.path("dogs/b.png", b"damaged")
+        with self.assertRaises(OSError) as caught:
+            list(DataLoader(ImageFolder(self.folder.name), 2))
+        self.assertEqual(caught.exception.__notes__, ["DataLoader: sample 3"])
 
     def test_data_in_a_forked_child_is_refused(self):
         d = TensorDataset(qn.arange(4))
