@@ -75,10 +75,10 @@ static void from_work(void *arg) {
     }
     uint32_t b = buffer_borrow(qn, f->data, size, f->lender);
     void (*give_back)(void *) = f->lender->give_back;
-    buffer_at(qn, b)->give_back = borrowed_not_yet; /* where the node cannot be made */
+    buffer_at(qn, b)->give_back = borrowed_not_yet; /* where node or handle cannot be made */
     node_id n = node_over(qn, f->dtype, dims, b);
-    buffer_at(qn, b)->give_back = give_back;
     f->made = tensor_new(qn, n);
+    if (f->made) buffer_at(qn, b)->give_back = give_back;
 }
 
 qn_tensor *qn_from(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, const void *data) {

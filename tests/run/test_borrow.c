@@ -88,6 +88,40 @@ static void what_does_not_lie_right_is_copied(void) {
     CHECK_INT(l.back, 1);
 }
 
+static void *failing_alloc(void *user, size_t size, size_t align) {
+    int *left = user;
+    if (*left >= 0 && (*left)-- == 0) return NULL;
+    return aligned_alloc(align, (size + align - 1) / align * align);
+}
+
+static void plain_free(void *user, void *p, size_t size) {
+    (void)user;
+    (void)size;
+    free(p);
+}
+
+/* Handles come by many at once, so enough are borrowed that some need memory, too. */
+static void what_was_not_borrowed_is_not_given_back(void) {
+    enum { MANY = 300 };
+    int64_t failed = 0;
+    for (int k = 0; k < 400; k++) {
+        int left = -1, made = 0;
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 1, .alloc = failing_alloc,
+                                         .free = plain_free, .alloc_user = &left));
+        lent l;
+        fill(&l);
+        left = k;
+        for (int i = 0; i < MANY; i++) made += borrow(qn, &l, 0) != NULL;
+        failed += left < 0;
+        left = -1;
+        CHECK_INT(l.back, 0);
+        qn_close(qn);
+        CHECK_INT(l.back, made);
+        if (made == MANY) break;
+    }
+    CHECK(failed > 2);
+}
+
 /* x becomes x + 1 over and over, which may be computed in place, but not in what is lent. */
 static void borrowed_memory_is_not_written(void) {
     qn_ctx *qn = opened("cpu");
@@ -138,6 +172,7 @@ int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(borrowed_memory_is_not_copied);
     RUN(it_is_given_back_when_nothing_needs_it);
+    RUN(what_was_not_borrowed_is_not_given_back);
     RUN(what_does_not_lie_right_is_copied);
     RUN(borrowed_memory_is_not_written);
     RUN(a_tensors_memory_stays_while_it_is_held);
