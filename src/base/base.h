@@ -513,6 +513,7 @@ qn_code handle_code(const void *name);
 /* Owned by run/context.c; the other rooms reach only their own state through it. */
 struct qn_ctx {
     struct recorder *recorder; /* record room, from before the first handle; NULL: none */
+    struct trace *trace;       /* trace room; NULL: none */
     heap heap;
     qn_code code;      /* first error, QN_OK when none */
     uint32_t failures; /* so far, also those behind the first */

@@ -55,6 +55,10 @@ X(RECORD, "record", TEXT, OPEN, "",
   "number; of the process's second context .2 follows it")
 X(RECORD_MEMORY, "record_memory", NUMBER, OPEN, "65536",
   "KiB that a value may have to be in a recording itself, and not by its hash alone")
+X(TRACE, "trace", TEXT, OPEN, "",
+  "a file into which a context's spans, kernels, copies and memory are written, for Perfetto or "
+  "chrome://tracing; % in its name: the process's number; of the process's second context .2 "
+  "follows it")
 X(SCHEDULE, "schedule", NUMBER, ANY, "1",
   "0 runs every kernel unscheduled, as lowered (for finding faults)")
 X(FUSE, "fuse", NUMBER, ANY, "1", "0 materialises every node (for finding faults)")

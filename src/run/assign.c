@@ -30,8 +30,10 @@ static node_id node_over(qn_ctx *qn, qn_dtype dtype, tuple_id shape, uint32_t b)
 
 node_id node_from(qn_ctx *qn, qn_dtype dtype, tuple_id shape, const void *data, size_t size) {
     uint32_t b = buffer_new(qn, size);
+    double start = trace_on(qn) ? clock_seconds() : 0;
     qn_code code =
         qn->run->dev->copy_in(qn->run->dev_state, buffer_at(qn, b)->memory, 0, data, size);
+    if (trace_on(qn)) traced_copy(qn, "copy in", size, start);
     if (code) {
         buffer_unref(qn, b);
         raise_error(qn, code, "the device did not take %zu bytes", size);

@@ -45,6 +45,8 @@ static slot *add_slot(builder *b, node_id n, slot_kind kind, uint32_t number) {
                 .number = number,
                 .count = shape_numel(b->g, x->shape),
                 .width = (uint32_t)qn_dtype_size((qn_dtype)x->dtype),
+                .shape = x->shape,
+                .dtype = x->dtype,
                 .first = UINT32_MAX};
     if (!sym_is_const(b->g->syms, s->count, NULL)) b->p->dynamic = true;
     b->slot_of[b->f->pos[n] - 1] = b->p->slots;
@@ -79,6 +81,7 @@ static void add_part_slots(builder *b, int n, const split_part *part) {
         b->p->slot[b->p->slots++] = (slot){.kind = SLOT_TEMP,
                                            .count = sym_const(b->g->syms, part[i].size),
                                            .width = (uint32_t)qn_dtype_size(part[i].dtype),
+                                           .dtype = DTYPE_COUNT,
                                            .first = UINT32_MAX};
 }
 
@@ -139,8 +142,11 @@ static void make_loop_launch(builder *b, const fuse_kernel *fk, launch *out) {
     s->writes[n] = true;
     s->length = SYM_ONE;
     b->p->dynamic |= c->body->dynamic || !sym_is_const(b->g->syms, c->attr.count, NULL);
-    b->p->slot[b->p->slots++] =
-        (slot){.kind = SLOT_TEMP, .count = SYM_ZERO, .width = 1, .first = UINT32_MAX};
+    b->p->slot[b->p->slots++] = (slot){.kind = SLOT_TEMP,
+                                       .count = SYM_ZERO,
+                                       .width = 1,
+                                       .dtype = DTYPE_COUNT,
+                                       .first = UINT32_MAX};
 }
 
 /* The launch of a call: its results, its sources, and scratch whose size is found with theirs. */
@@ -161,8 +167,11 @@ static void make_call_launch(builder *b, const fuse_kernel *fk, launch *out) {
     s->slot[n] = b->p->slots;
     s->writes[n] = true;
     s->length = SYM_ONE;
-    b->p->slot[b->p->slots++] =
-        (slot){.kind = SLOT_TEMP, .count = SYM_ZERO, .width = 1, .first = UINT32_MAX};
+    b->p->slot[b->p->slots++] = (slot){.kind = SLOT_TEMP,
+                                       .count = SYM_ZERO,
+                                       .width = 1,
+                                       .dtype = DTYPE_COUNT,
+                                       .first = UINT32_MAX};
 }
 
 static uint32_t give(builder *b, kernel **k) {
@@ -199,6 +208,7 @@ static uint32_t add_packing(builder *b, kernel_forms *f, launch *out, uint32_t *
                                  .number = p->packings,
                                  .count = sym_const(b->g->syms, f->pack.size),
                                  .width = p->slot[leaf].width,
+                                 .dtype = DTYPE_COUNT,
                                  .first = UINT32_MAX};
     b->panels = arena_grow(b->scratch, b->panels, &b->pack_cap, b->packs + 1, sizeof *b->panels);
     b->panels[b->packs++] = (panels){place, at, f->pack};
@@ -349,6 +359,7 @@ static bool *find_loose(const builder *b, const plan_request *r) {
 }
 
 run_plan *plan_build(qn_ctx *qn, const plan_request *r, const plan_key *key) {
+    double start = trace_on(qn) ? clock_seconds() : 0;
     arena scratch;
     plan_made made = {.qn = qn};
     cleanup plan, c;
@@ -380,6 +391,7 @@ run_plan *plan_build(qn_ctx *qn, const plan_request *r, const plan_key *key) {
     levels_build(qn, p, &scratch);
     plan_find_donations(p, &scratch);
     make_ready(p);
+    if (trace_on(qn)) traced_plan(qn, p, r->nodes, start);
     cleanup_run(&qn->heap, &c);
     cleanup_drop(&qn->heap, &plan);
     return p;

@@ -118,7 +118,15 @@ qn_ctx *qn_open(const qn_options *given) {
     qn->heap.ctx = qn;
     qn->log = options->log;
     qn->log_user = options->log_user;
-    if (open_rooms(qn, options)) return qn;
+    double start = clock_seconds();
+    if (open_rooms(qn, options)) {
+        trace_open(qn);
+        if (!trace_on(qn)) return qn;
+        trace_span(qn, "context", "open", start);
+        trace_text(qn, "device", qn->run->dev->name);
+        trace_done(qn);
+        return qn;
+    }
     tell_why(options, qn_error(qn));
     if (qn->log || debug_on(qn, 'e')) log_line(qn, "%s", qn_error(qn));
     qn_close(qn);
@@ -154,6 +162,7 @@ void qn_close(qn_ctx *qn) {
         graph_close(qn);
     }
     if (qn->run) close_run(qn);
+    trace_close(qn);
     knobs_close(qn);
     heap last = qn->heap;
     heap_free(&last, qn, sizeof *qn);

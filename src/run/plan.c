@@ -204,10 +204,16 @@ static void pack_leaves(qn_ctx *qn, run_plan *p, const uint32_t *leaf) {
         const buffer *from = buffer_at(qn, leaf[x->leaf]), *to = buffer_at(qn, x->buffer);
         const dev_slice slice[2] = {{to->memory, 0, x->size}, {from->memory, 0, from->size}};
         const dev_set set = {.arg = slice};
+        double start = trace_on(qn) ? clock_seconds() : 0;
         qn_code code = r->dev->launch(r->dev_state, x->program, 1, &set);
         if (code) raise_error(qn, code, "kernel %s failed", x->program->name);
         x->content = content;
         r->stats.kernels++;
+        if (!trace_on(qn)) continue;
+        trace_span(qn, "kernel", x->program->name, start);
+        trace_number(qn, "bytes_read", (int64_t)from->size);
+        trace_number(qn, "bytes_written", (int64_t)x->size);
+        trace_done(qn);
     }
 }
 
@@ -224,13 +230,14 @@ static qn_code run_alone(qn_ctx *qn, const launch *l) {
     return r->dev->launch(r->dev_state, l->program, (int)l->sets, l->ready);
 }
 
-/* QN_DEBUG=x: each launch alone. */
-static qn_code run_timed(qn_ctx *qn, launch *l) {
+/* QN_DEBUG=x and QN_TRACE: each launch alone. */
+static qn_code run_timed(qn_ctx *qn, const run_plan *p, launch *l) {
     double start = clock_seconds(), used = clock_processors();
     qn_code code = run_alone(qn, l);
     l->seconds += clock_seconds() - start;
     l->processors += clock_processors() - used;
     l->runs++;
+    if (trace_on(qn)) traced_launch(qn, p, l, start, used);
     return code;
 }
 
@@ -247,14 +254,15 @@ static void count_level(qn_ctx *qn, const run_plan *p, uint32_t from, uint32_t t
 
 qn_code plan_launch(qn_ctx *qn, run_plan *p) {
     run_state *r = qn->run;
-    bool timed = debug_on(qn, 'x'), counted = tunes_online(qn);
+    bool timed = trace_on(qn) || debug_on(qn, 'x'), counted = tunes_online(qn);
     for (uint32_t w = 0, i = 0; w < p->levels; w++) {
         qn_code code = QN_OK;
         uint32_t from = i;
         double start = counted ? clock_seconds() : 0;
         const dev_launch *l = &p->side[from];
         i = p->level[w];
-        for (uint32_t k = from; timed && k < i && !code; k++) code = run_timed(qn, &p->launch[k]);
+        for (uint32_t k = from; timed && k < i && !code; k++)
+            code = run_timed(qn, p, &p->launch[k]);
         if (!timed && i - from > 1)
             code = r->dev->launch_many(r->dev_state, (int)(i - from), l);
         else if (!timed)
@@ -265,6 +273,16 @@ qn_code plan_launch(qn_ctx *qn, run_plan *p) {
     r->stats.kernels += p->launches;
     r->stats.levels += p->levels;
     return QN_OK;
+}
+
+static QN_COLD void trace_run(qn_ctx *qn, const run_plan *p, double start) {
+    trace_span(qn, "run", "run", start);
+    trace_number(qn, "launches", p->launches);
+    trace_number(qn, "levels", p->levels);
+    trace_number(qn, "temporaries", p->arena_size);
+    trace_done(qn);
+    traced_memory(qn);
+    trace_settle(qn);
 }
 
 /* Everything that can fail comes before the first launch, for that may replace what it reads. */
@@ -295,6 +313,7 @@ void plan_run(qn_ctx *qn, run_plan *p, const int64_t *given, const uint32_t *lea
     if (plan_launch(qn, p)) heap_unwind(&qn->heap);
     cleanup_drop(&qn->heap, &c);
     r->stats.run_seconds += clock_seconds() - start;
+    if (trace_on(qn)) trace_run(qn, p, start);
     if (tunes_online(qn)) run_hooks.ran(qn, p);
 }
 

@@ -197,13 +197,21 @@ static void take_compiled(void *of) {
     c->waits = waits;
 }
 
+static QN_COLD void trace_some(qn_ctx *qn, const char *what, int kernels, double start) {
+    trace_span(qn, *what == 't' ? "tune" : "compile", what, start);
+    trace_number(qn, "kernels", kernels);
+    trace_done(qn);
+}
+
 /* Where one fails the others are kept, for the next request may want them. */
 static void compile(qn_ctx *qn, program_cache *c, arena *a) {
     int n = (int)c->waits;
     if (qn->knob[KNOB_TUNE].number) {
         const char **text = arena_alloc(a, (size_t)n * sizeof *text);
         for (int i = 0; i < n; i++) text[i] = c->at[c->waiting[i]].text;
+        double start = clock_seconds();
         run_hooks.first_seen(qn, n, text);
+        if (trace_on(qn)) trace_some(qn, "tune", n, start);
     }
     kernel **k = arena_alloc(a, (size_t)n * sizeof *k);
     dev_program **p = arena_zeroed(a, (size_t)n * sizeof *p);
@@ -214,11 +222,17 @@ static void compile(qn_ctx *qn, program_cache *c, arena *a) {
         if (e->scheduled) compile_schedule(qn, k[i], e->text, e->length);
         compile_passes(qn, k[i]);
         e->seconds = clock_seconds() - start;
+        if (!trace_on(qn)) continue;
+        trace_span(qn, "compile", "schedule", start);
+        trace_text(qn, "kernel", k[i]->name);
+        trace_done(qn);
     }
     compiling these = {qn, k, p};
     cleanup done;
     cleanup_push(&qn->heap, &done, take_compiled, &these);
+    double start = clock_seconds();
     dev_compile_many(qn->run->dev, qn->run->dev_state, n, k, p);
+    if (trace_on(qn)) trace_some(qn, "code", n, start);
     cleanup_run(&qn->heap, &done);
 }
 
@@ -230,8 +244,10 @@ void programs_compile(qn_ctx *qn) {
     arena_open(&a, &qn->heap);
     cleanup undo;
     cleanup_push(&qn->heap, &undo, arena_cleanup, &a);
+    int wanted = (int)c->waits;
     compile(qn, c, &a);
     cleanup_run(&qn->heap, &undo);
+    if (trace_on(qn)) trace_some(qn, "compile", wanted, start);
     qn->run->stats.compile_seconds += clock_seconds() - start;
 }
 

@@ -142,6 +142,15 @@ static bool is_there(const graph *g, uint32_t n, const node_id *node) {
     return true;
 }
 
+static QN_COLD void trace_request(qn_ctx *qn, const request *r, double start) {
+    trace_span(qn, "request", "request", start);
+    trace_number(qn, "values", r->askeds);
+    trace_number(qn, "nodes", r->to.nodes);
+    if (qn->at_file) trace_textf(qn, "at", "%.400s:%d", qn->at_file, qn->at_line);
+    trace_done(qn);
+    trace_settle(qn);
+}
+
 static void run_request(qn_ctx *qn, uint32_t n, const node_id *node, bool effects) {
     graph *g = qn->graph;
     sweep_if_due(qn);
@@ -152,6 +161,7 @@ static void run_request(qn_ctx *qn, uint32_t n, const node_id *node, bool effect
         request_ends(qn);
         return;
     }
+    double start = trace_on(qn) ? clock_seconds() : 0;
     arena a;
     arena_open(&a, &qn->heap);
     request *r = arena_zeroed(&a, sizeof *r);
@@ -191,6 +201,7 @@ static void run_request(qn_ctx *qn, uint32_t n, const node_id *node, bool effect
     if (effects) pending_clear(g, false);
     for (uint32_t i = 0; i < r->askeds; i++) value_drop(g, r->asked[i]);
     request_ends(qn);
+    if (trace_on(qn)) trace_request(qn, r, start);
     cleanup_drop(&qn->heap, &c);
     cleanup_run(&qn->heap, &memory);
 }
@@ -365,7 +376,9 @@ qn_code qn_read(qn_tensor *name, void *out, size_t size) {
     if (b->size != need || !buffer_fits(qn, t->node))
         return fail(qn, QN_ESHAPE, "read: the value was made for other bindings (%zu bytes)",
                     b->size);
+    double start = trace_on(qn) ? clock_seconds() : 0;
     code = qn->run->dev->copy_out(qn->run->dev_state, b->memory, 0, out, need);
+    if (trace_on(qn)) traced_copy(qn, "copy out", need, start);
     if (!code) kept_read(qn, t->node);
     return code;
 }

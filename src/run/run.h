@@ -16,6 +16,7 @@
 #include "plan/plan.h"
 #include "routine/routine.h"
 #include "schedule/schedule.h"
+#include "trace/trace.h"
 
 /* ---- buffer.c: memory that holds realized values --------------------------------------------- */
 
@@ -223,9 +224,11 @@ typedef enum slot_kind { SLOT_LEAF, SLOT_OUTPUT, SLOT_TEMP, SLOT_PACK } slot_kin
 
 typedef struct slot {
     uint8_t kind;
-    uint32_t number;      /* LEAF: among the leaves; OUTPUT: the outputs; PACK: the packings */
-    sym count;            /* elements, a sym of graph->syms */
-    uint32_t width;       /* bytes an element */
+    uint32_t number; /* LEAF: among the leaves; OUTPUT: the outputs; PACK: the packings */
+    sym count;       /* elements, a sym of graph->syms */
+    uint32_t width;  /* bytes an element */
+    tuple_id shape;  /* and what it is a value of; dtype is DTYPE_COUNT for what is none */
+    uint8_t dtype;
     size_t size;          /* bytes at the plan's current bindings */
     size_t offset;        /* TEMP: in the arena */
     uint32_t first, last; /* levels between which it lives */
@@ -299,6 +302,7 @@ typedef struct launch {
     int64_t *value;             /* sets * program->vars */
     dev_checked *checked;       /* sets */
     double seconds, processors; /* with QN_DEBUG=x: passed, and used by all threads */
+    double flops;               /* of a set, where the context is traced; below 0: not known */
     uint64_t runs;
 } launch;
 
@@ -405,6 +409,21 @@ size_t plan_bytes(const run_plan *p);          /* that it takes itself */
 static inline bool launch_is_kernel(const launch *l) {
     return !l->call && !l->loop;
 }
+
+/* ---- traced.c: what QN_TRACE tells of a run -------------------------------------------------- */
+
+/* Operations on floats of one run of a kernel, as it was lowered: an elementwise operation is one,
+ * a multiply-add two, and so is a term of a sum of products; comparisons, choices and casts are
+ * none. Below 0: sizes vary. */
+double traced_flops(const kernel *k);
+/* A plan of so many nodes was built, begun then. Counts its operations; raises. */
+void traced_plan(qn_ctx *qn, const run_plan *p, uint32_t nodes, double start);
+/* Launch i of the plan is over: it began then, when the process's threads had used so much. */
+void traced_launch(qn_ctx *qn, const run_plan *p, const launch *l, double start, double used);
+void traced_memory(qn_ctx *qn);
+void traced_copy(qn_ctx *qn, const char *what, size_t bytes, double start);
+/* `f32[2, 3]`, sizes as they are bound, `?` where they are not. */
+void traced_shape(const qn_ctx *qn, int dtype, tuple_id shape, char *out, size_t room);
 
 /* ---- loop.c: launches of loops --------------------------------------------------------------- */
 

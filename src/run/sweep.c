@@ -9,7 +9,10 @@
 void plan_keep(qn_ctx *qn, const run_plan *p) {
     graph *g = qn->graph;
     key_keep(g, &p->key);
-    for (uint32_t i = 0; i < p->slots; i++) sym_keep(g->syms, p->slot[i].count);
+    for (uint32_t i = 0; i < p->slots; i++) {
+        sym_keep(g->syms, p->slot[i].count);
+        graph_keep(g, p->slot[i].shape);
+    }
     for (uint32_t i = 0; i < p->launches; i++)
         for (uint32_t s = 0; s < p->launch[i].sets; s++) {
             sym_keep(g->syms, p->launch[i].set[s].length);

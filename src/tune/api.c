@@ -239,7 +239,13 @@ static void tune_work(void *arg) {
 static int tune_guarded(qn_ctx *qn, const tune_what *what, const qn_tune_options *o) {
     tune_call c = {.what = what, .o = o};
     list_open(&c.l, qn);
+    double start = clock_seconds();
     int code = guarded(qn, tune_work, &c);
+    if (trace_on(qn)) {
+        trace_span(qn, "tune", "tune", start);
+        trace_number(qn, "kernels", c.l.n);
+        trace_done(qn);
+    }
     arena_free(&c.l.a);
     return code ? code : c.code;
 }

@@ -196,7 +196,13 @@ void tune_ran(qn_ctx *qn, const run_plan *p) {
     const dev_table *dev = qn->run->dev;
     online_call c = {qn, p};
     if (qn->code || !dev->executes) return;
-    if (!guarded(qn, ran_work, &c)) return;
+    double start = trace_on(qn) ? clock_seconds() : 0;
+    qn_code code = guarded(qn, ran_work, &c);
+    if (trace_on(qn)) {
+        trace_span(qn, "tune", "tune online", start);
+        trace_done(qn);
+    }
+    if (!code) return;
     tune_online *o = qn->run->online;
     if (debug_on(qn, 's')) log_line(qn, "s online: %s", qn_error(qn));
     qn_clear_error(qn);

@@ -16,6 +16,7 @@
 
 #include "dev/opencl/api.h"
 #include "emit/emit.h"
+#include "trace/trace.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -355,7 +356,8 @@ static qn_code opencl_launch(void *state, dev_program *program, int sets, const 
     for (int i = 0; i < sets && !code; i++) code = run_set(o, p, &set[i]);
     if (code) return code;
     o->queued += (uint32_t)sets;
-    bool wait = o->queued >= QUEUE_LENGTH || debug_on(o->ctx, 'x'); /* x measures launches */
+    bool timed = trace_on(o->ctx) || debug_on(o->ctx, 'x');
+    bool wait = o->queued >= QUEUE_LENGTH || timed;
     int32_t result = wait ? o->cl.Finish(o->queue) : o->cl.Flush(o->queue);
     if (wait) o->queued = 0;
     return result ? failed(o, "kernel ", program->name, result) : QN_OK;

@@ -313,7 +313,15 @@ static void evaluate(evaluator *e, uint32_t i) {
     v->held = HELD_MEMORY;
     n.out.data = buffer_at(e->qn, v->buffer)->memory;
     v->array = n.out;
+    double start = trace_on(e->qn) ? clock_seconds() : 0;
     qn_code code = e->qn->run->dev->eval(e->qn->run->dev_state, &n);
+    if (trace_on(e->qn)) {
+        char text[200];
+        traced_shape(e->qn, x->dtype, x->shape, text, sizeof text);
+        trace_span(e->qn, "kernel", op_rows[x->op].name, start);
+        trace_text(e->qn, "writes", text);
+        trace_done(e->qn);
+    }
     if (code) raise_error(e->qn, code, "%s failed on this device", op_rows[x->op].name);
     e->qn->run->stats.kernels++;
     for (int s = 0; s < x->sources; s++) release(e, node_at(e->g, x->src[s])->mark);
