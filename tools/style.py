@@ -14,7 +14,7 @@ import sys
 
 # A room may include the rooms before it, and itself.
 ROOMS = ["base", "trace", "machine", "sym", "graph", "grad", "func", "plan", "ir", "lower", "transform",
-         "math", "schedule", "emit", "routine", "dev", "run", "tune", "custom", "io", "quant",
+         "math", "schedule", "emit", "routine", "dev", "run", "tune", "custom", "view", "io", "quant",
          "archive", "text", "data", "export", "onnx", "nn", "complex", "record", "cli"]
 FOLDERS = ["src", "include", "tests", "bench", "examples", "tools", "docs", "python", ".ci"]
 C_LIKE = (".c", ".h")

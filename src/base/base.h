@@ -184,6 +184,8 @@ void str_addn(str *t, const char *text, size_t n);
 void str_addf(str *t, const char *fmt, ...) QN_PRINTF(2, 3);
 void str_free(str *t);
 void str_cleanup(void *t); /* str_free, as a cleanup */
+/* The bytes of the UTF-8 character at the beginning of a text, 1 at its end; 0: it is none. */
+int text_character(const char *text);
 
 /* ---- near.c ---------------------------------------------------------------------------------- */
 

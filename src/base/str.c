@@ -59,3 +59,15 @@ void str_free(str *t) {
 void str_cleanup(void *t) {
     str_free(t);
 }
+
+int text_character(const char *text) {
+    const unsigned char *s = (const unsigned char *)text;
+    int n = *s < 0x80 ? 1 : *s >= 0xc2 && *s < 0xe0 ? 2 : *s >= 0xe0 && *s < 0xf0 ? 3 : 4;
+    if (n == 4 && (*s < 0xf0 || *s > 0xf4)) return 0;
+    for (int i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80) return 0;
+    if ((*s == 0xe0 && s[1] < 0xa0) || (*s == 0xed && s[1] > 0x9f) || (*s == 0xf0 && s[1] < 0x90) ||
+        (*s == 0xf4 && s[1] > 0x8f))
+        return 0;
+    return n;
+}

@@ -115,6 +115,9 @@ typedef struct dev_table {
     qn_code (*launch_many)(void *state, int n, const dev_launch *launch);
     /* How many scalar operations the program is for these values, roughly. NULL: not known. */
     int64_t (*work)(void *state, dev_program *p, const int64_t *var);
+    /* The program's machine code as text, where this process can take it apart. NULL: never.
+     * Raises. */
+    void (*assembly)(void *state, dev_program *p, str *out);
     qn_code (*eval)(void *state, const dev_node *node); /* unfused devices only */
     /* work(arg, thread, i, i + 1) for each i < n on the device's threads: routines, which the host
      * computes. NULL: it has none. */

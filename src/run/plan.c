@@ -254,7 +254,7 @@ static void count_level(qn_ctx *qn, const run_plan *p, uint32_t from, uint32_t t
 
 qn_code plan_launch(qn_ctx *qn, run_plan *p) {
     run_state *r = qn->run;
-    bool timed = trace_on(qn) || debug_on(qn, 'x'), counted = tunes_online(qn);
+    bool timed = r->timing || trace_on(qn) || debug_on(qn, 'x'), counted = tunes_online(qn);
     for (uint32_t w = 0, i = 0; w < p->levels; w++) {
         qn_code code = QN_OK;
         uint32_t from = i;

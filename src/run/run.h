@@ -602,6 +602,7 @@ typedef struct run_state {
     uint64_t requests;
     struct program_cache *programs;
     uint64_t renewed;           /* how often programs were replaced by better ones */
+    bool timing;                /* launches run alone, and their times are kept */
     double tuned;               /* seconds of knob tune that are spent */
     struct tune_online *online; /* tuning as programs run; NULL: not yet */
     struct plan_cache *plans;

@@ -109,24 +109,12 @@ QN_PRINTF(2, 3) static void putf(trace *t, const char *fmt, ...) {
     if (n > 0) put(t, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
 }
 
-/* The bytes of the character there, 0: it is none of UTF-8's. */
-static int character(const unsigned char *s) {
-    int n = *s < 0x80 ? 1 : *s >= 0xc2 && *s < 0xe0 ? 2 : *s >= 0xe0 && *s < 0xf0 ? 3 : 4;
-    if (n == 4 && (*s < 0xf0 || *s > 0xf4)) return 0;
-    for (int i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80) return 0;
-    if ((*s == 0xe0 && s[1] < 0xa0) || (*s == 0xed && s[1] > 0x9f) || (*s == 0xf0 && s[1] < 0x90) ||
-        (*s == 0xf4 && s[1] > 0x8f))
-        return 0;
-    return n;
-}
-
 /* As a string of JSON, as much as half a line takes. */
 static void put_string(trace *t, const char *text) {
     put(t, "\"", 1);
     const uint32_t most = t->used + TRACE_TEXT;
     for (const unsigned char *s = (const unsigned char *)text; *s && t->used < most;) {
-        int n = character(s);
+        int n = text_character((const char *)s);
         if (!n)
             put(t, "\\ufffd", 6);
         else if (*s == '"' || *s == '\\')

@@ -127,12 +127,9 @@ static bool slab_take(code_slab *s, size_t text, size_t data, code_room *out) {
     if (t == HALF_PAGES || d == HALF_PAGES) return false;
     mark(s->text, t, text);
     mark(s->data, d, data);
-    *out = (code_room){s,
-                       s->base,
-                       t * CODE_PAGE,
-                       text * CODE_PAGE,
-                       (HALF_PAGES + d) * CODE_PAGE,
-                       data * CODE_PAGE};
+    *out = (code_room){
+        s, s->base, t * CODE_PAGE, text * CODE_PAGE, (HALF_PAGES + d) * CODE_PAGE, data * CODE_PAGE,
+        0};
     return true;
 }
 
@@ -158,7 +155,7 @@ static bool find_room(code_store *c, size_t text, size_t data, code_room *out) {
 static bool take_own(code_store *c, size_t text, size_t data, code_room *out) {
     code_slab *s = slab_open(c, text, data, true);
     if (!s) return false;
-    *out = (code_room){s, s->base, 0, text * CODE_PAGE, text * CODE_PAGE, data * CODE_PAGE};
+    *out = (code_room){s, s->base, 0, text * CODE_PAGE, text * CODE_PAGE, data * CODE_PAGE, 0};
     return true;
 }
 

@@ -20,6 +20,7 @@ typedef struct code_room {
     code_slab *slab;
     uint8_t *base;
     size_t text, text_size, data, data_size;
+    size_t length; /* of the code of the first function that was asked for */
 } code_room;
 
 void code_open(code_store *c, heap *h);

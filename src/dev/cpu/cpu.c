@@ -376,6 +376,13 @@ static int64_t cpu_work(void *state, dev_program *program, const int64_t *var) {
     return !f->vars || emit_facts_at(f, var) ? f->number[EMIT_WORK] : INT64_MAX;
 }
 
+static void cpu_assembly(void *state, dev_program *program, str *out) {
+    const cpu_program *p = (const cpu_program *)program;
+    const void *code;
+    memcpy(&code, &p->run, sizeof code);
+    cpu_disassemble(state, code, p->room.length, out);
+}
+
 static void cpu_share(void *state, int64_t n, pool_work work, void *arg) {
     pool_share(((cpu *)state)->pool, n, work, arg);
 }
@@ -396,6 +403,7 @@ const dev_table dev_cpu = {
     .launch = cpu_launch,
     .launch_many = cpu_launch_many,
     .work = cpu_work,
+    .assembly = cpu_assembly,
     .share = cpu_share,
     .alloc = dev_host_alloc,
     .free = dev_host_free,

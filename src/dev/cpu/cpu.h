@@ -102,6 +102,10 @@ typedef struct cpu_cc_job {
 /* Compile all, up to `side` at a time. Raises only QN_ENOMEM. */
 void cpu_cc_compile(qn_ctx *qn, const emit_isa *isa, int n, cpu_cc_job *job, int side);
 
+/* ---- disassemble.c --------------------------------------------------------------------------- */
+
+void cpu_disassemble(cpu *c, const void *code, size_t size, str *out); /* raises */
+
 /* ---- cache.c --------------------------------------------------------------------------------- */
 
 void cpu_cache_open(qn_ctx *qn, cpu_cache *c);     /* as knob cache says; or it is not on */

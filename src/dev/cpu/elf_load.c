@@ -302,8 +302,7 @@ static const char *relocate_all(loader *l) {
     return NULL;
 }
 
-static const char *find_functions(const loader *l, int n, const char *const *name,
-                                  void **function) {
+static const char *find_functions(loader *l, int n, const char *const *name, void **function) {
     for (int i = 0; i < n; i++) function[i] = NULL;
     for (size_t k = 0; k < l->symbol_count; k++) {
         Elf64_Sym s = symbol_at(l, k);
@@ -312,8 +311,11 @@ static const char *find_functions(const loader *l, int n, const char *const *nam
             s.st_value >= l->section[s.st_shndx].sh_size)
             continue;
         for (int i = 0; i < n; i++)
-            if (!strcmp(symbol_name(l, &s), name[i]))
+            if (!strcmp(symbol_name(l, &s), name[i])) {
+                size_t room = l->section[s.st_shndx].sh_size - s.st_value;
                 function[i] = l->image + l->at[s.st_shndx] + s.st_value;
+                if (!i) l->room.length = s.st_size < room ? s.st_size : room;
+            }
     }
     for (int i = 0; i < n; i++)
         if (!function[i]) return "the object lacks the kernel's function";
