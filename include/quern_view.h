@@ -17,6 +17,8 @@ extern "C" {
  * happens. An end without a beginning is left out, and qn_close ends what is open. */
 QN_API void qn_span_begin(qn_ctx *qn, const char *name);
 QN_API void qn_span_end(qn_ctx *qn);
+/* Write what the trace has gathered, as a program does that ends without qn_close. */
+QN_API void qn_trace_flush(qn_ctx *qn);
 
 /* Write a page of HTML about how t is computed, in one file that needs no network: the graph as it
  * was recorded with a few elements of each value that is there, the kernels it becomes, each with

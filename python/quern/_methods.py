@@ -80,6 +80,12 @@ def _repr_html_(self):
     return html(self)
 
 
+def view_html(self, path):
+    """Write a page of HTML about how the value is computed."""
+    from .view import view_html as write
+    write(self, path)
+
+
 def __array_namespace__(self, *, api_version=None):
     if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
         raise ValueError(f"the array API of {api_version} is not here: 2024.12 is")
@@ -91,7 +97,7 @@ def to_device(self, device, /, *, stream=None):
     return self.to(device=device)
 
 
-for method in (numpy, __array__, astype, to, __reduce_ex__, __copy__, __deepcopy__, __format__, _repr_html_,
+for method in (numpy, __array__, astype, to, __reduce_ex__, __copy__, __deepcopy__, __format__, _repr_html_, view_html,
                __array_namespace__, to_device):
     method.__qualname__ = "Tensor." + method.__name__
     setattr(Tensor, method.__name__, method)

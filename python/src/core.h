@@ -216,12 +216,13 @@ bool tensors_of(PyObject *o, bool none, const char *what, tensor_list *x);
 void tensors_free(tensor_list *x);
 bool autograd_add(PyObject *module);
 
-/* ---- loops.c, files.c, data.c, kernels.c ----------------------------------------------------- */
+/* ---- loops.c, files.c, data.c, kernels.c, view.c --------------------------------------------- */
 
 bool loops_add(PyObject *module);
 bool kernels_add(PyObject *module);
 bool files_add(PyObject *module);
 bool data_add(PyObject *module);
+bool view_add(PyObject *module);
 
 /* ---- jit.c ----------------------------------------------------------------------------------- */
 

@@ -231,6 +231,10 @@ void qn_span_end(qn_ctx *qn) {
     trace_settle(qn);
 }
 
+void qn_trace_flush(qn_ctx *qn) {
+    if (qn && trace_on(qn) && qn->trace->process == getpid()) write_lines(qn);
+}
+
 /* ---- the file -------------------------------------------------------------------------------- */
 
 /* The file's name, % being the process; one after the first has its number behind it. */

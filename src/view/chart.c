@@ -77,6 +77,7 @@ static void draw_axes(str *out, const scale *s) {
 void view_roofline(str *out, const view_roof *roof, uint32_t n, const view_point *point) {
     scale s = {0, 1, 9, 10};
     uint32_t shown = 0;
+    char a[32], b[32];
     for (uint32_t i = 0; i < n; i++) {
         const view_point *p = &point[i];
         if (!(p->flops > 0 && p->bytes > 0 && p->seconds > 0)) continue;
@@ -85,6 +86,12 @@ void view_roofline(str *out, const view_roof *roof, uint32_t n, const view_point
         shown++;
     }
     if (!shown) return;
+    str_add(out, "<h2>Roofline</h2>\n");
+    if (roof->flops > 0)
+        str_addf(out,
+                 "<p>The machine record's bound: %s operations and %sB a second; a model, see "
+                 "docs/view.md.</p>\n",
+                 view_number(roof->flops, a), view_number(roof->bytes, b));
     bool known = roof->flops > 0 && roof->bytes > 0;
     if (known) {
         widen(roof->flops, &s.y0, &s.y1);

@@ -306,7 +306,6 @@ static void show_kernels(viewing *v) {
     view_roof roof = view_roof_of(&v->qn->run->limits);
     view_point *point = arena_zeroed(&v->a, (v->groups + 1) * sizeof *point);
     double all = 0;
-    char a[32], b[32];
     for (uint32_t i = 0; i < v->groups; i++) {
         group *x = &v->group[i];
         double flops = flops_of(v, x->first);
@@ -322,12 +321,6 @@ static void show_kernels(viewing *v) {
     if (v->groups > MOST_GROUPS)
         str_addf(&v->out, "<p>%u kernels more are not shown.</p>\n", v->groups - MOST_GROUPS);
     for (uint32_t i = 0; i < v->groups && i < MOST_GROUPS; i++) show_kernel(v, i, &v->group[i]);
-    str_add(&v->out, "<h2>Roofline</h2>\n");
-    if (roof.flops > 0)
-        str_addf(&v->out,
-                 "<p>The machine record's bound: %s operations and %sB a second; a model, "
-                 "see docs/view.md.</p>\n",
-                 view_number(roof.flops, a), view_number(roof.bytes, b));
     view_roofline(&v->out, &roof, v->groups < MOST_GROUPS ? v->groups : MOST_GROUPS, point);
 }
 

@@ -264,6 +264,11 @@ static void a_second_context_and_a_fork_have_files_of_their_own(void) {
     trace_to(path);
     qn_ctx *a = open_device("cpu"), *b = open_device("cpu");
     qn_span_begin(a, "of a");
+    qn_trace_flush(a);
+    qn_trace_flush(NULL);
+    events early = read_events(path);
+    CHECK_INT(count(&early, "program", "of a"), 1);
+    close_events(&early);
     qn_span_begin(b, "of b");
     fflush(stdout);
     pid_t child = fork();

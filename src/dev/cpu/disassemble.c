@@ -38,8 +38,13 @@ static void write_all(const disassembler *d, void *with, const uint8_t *code, si
         size_t n =
             d->instruction(with, (uint8_t *)(uintptr_t)code + at, size - at, at, line, sizeof line);
         if (!n) break;
-        str_addf(out, "%6zx %s\n", at, line);
         at += n;
+        const char *jump = line[0] == '\t' && line[1] == 'j' ? strrchr(line, '\t') : NULL;
+        long to = jump ? strtol(jump + 1, NULL, 10) : 0; /* from behind the instruction */
+        if (to)
+            str_addf(out, "%6zx%.*s\t%lx\n", at - n, (int)(jump - line), line, (long)at + to);
+        else
+            str_addf(out, "%6zx%s\n", at - n, line);
     }
     if (at < size) str_addf(out, "... and %zu bytes more\n", size - at);
 }
