@@ -114,5 +114,6 @@ int command_convert(int argc, char **argv);
 int command_devices(int argc, char **argv);
 int command_machine(int argc, char **argv);
 int command_run(int argc, char **argv);
+int command_view(int argc, char **argv);
 
 #endif

@@ -33,6 +33,19 @@ const char *terminal_duration(double seconds, char out[32]) {
     return out;
 }
 
+/* Are characters beyond ASCII drawn, as the user's language says? */
+static bool draws_blocks(void) {
+    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    for (int i = 0; i < 3; i++) {
+        const char *says = getenv(names[i]);
+        if (says && *says) return strcasestr(says, "utf-8") || strcasestr(says, "utf8");
+    }
+    return false;
+}
+
+static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+enum { EIGHTHS = 8 };
+
 /* ---- progress ----------------------------------------------------------------------------- */
 
 void progress_begin(progress *p) {
@@ -48,7 +61,9 @@ static void draw_bar(double done, const char *text) {
     fputs("\r", stderr);
     if (width >= 8) {
         fputc('[', stderr);
-        for (int i = 0; i < width; i++) fputc(i < filled ? '#' : '.', stderr);
+        bool drawn = draws_blocks();
+        for (int i = 0; i < width; i++)
+            fputs(i >= filled ? "." : drawn ? blocks[EIGHTHS] : "#", stderr);
         fputs("] ", stderr);
     }
     fprintf(stderr, "%.*s\033[K", terminal_columns() - 1, text);
@@ -78,6 +93,22 @@ static double column_mean(const float *value, int64_t count, int c, int columns)
     return sum / (double)(to - from);
 }
 
+/* Row r of the curve: a star where the mean is, or a block up to it. */
+static void draw_row(FILE *out, int columns, const double *level, int r) {
+    bool drawn = draws_blocks();
+    int used = 0;
+    for (int c = 0; c < columns; c++)
+        if (drawn ? level[c] >= CURVE_ROWS - 1 - r : lround(level[c]) == CURVE_ROWS - 1 - r)
+            used = c + 1;
+    for (int c = 0; c < used; c++) {
+        double above = (level[c] - (CURVE_ROWS - 1 - r)) * EIGHTHS + 1;
+        int part = above < 1 ? 0 : above > EIGHTHS ? EIGHTHS : (int)above;
+        bool here = level[c] >= 0 && lround(level[c]) == CURVE_ROWS - 1 - r;
+        fputs(drawn ? blocks[level[c] < 0 ? 0 : part] : here ? "*" : " ", out);
+    }
+    fputc('\n', out);
+}
+
 void terminal_curve(FILE *out, const float *value, int64_t count, const char *title) {
     int columns = count < CURVE_COLUMNS ? (int)count : CURVE_COLUMNS;
     double mean[CURVE_COLUMNS], lo = INFINITY, hi = -INFINITY;
@@ -90,18 +121,12 @@ void terminal_curve(FILE *out, const float *value, int64_t count, const char *ti
     }
     if (!(hi >= lo)) return;
     if (hi - lo < 1e-9) hi = lo + 1e-9;
+    for (int c = 0; c < columns; c++) /* how many rows high; below 0: not drawn */
+        mean[c] = isfinite(mean[c]) ? (mean[c] - lo) / (hi - lo) * (CURVE_ROWS - 1) : -1;
     fprintf(out, "%s\n", title);
     for (int r = 0; r < CURVE_ROWS; r++) {
-        double level = hi - (hi - lo) * r / (CURVE_ROWS - 1);
-        char line[CURVE_COLUMNS + 1];
-        int used = 0;
-        for (int c = 0; c < columns; c++) {
-            bool here =
-                isfinite(mean[c]) && lround((hi - mean[c]) / (hi - lo) * (CURVE_ROWS - 1)) == r;
-            line[c] = here ? '*' : ' ';
-            if (here) used = c + 1;
-        }
-        fprintf(out, "%7.3f |%.*s\n", level, used, line);
+        fprintf(out, "%7.3f |", hi - (hi - lo) * r / (CURVE_ROWS - 1));
+        draw_row(out, columns, mean, r);
     }
     fprintf(out, "        +");
     for (int c = 0; c < columns; c++) fputc('-', out);

@@ -11,6 +11,7 @@
  * which --resume goes on as if nothing had been: batches follow from the seed and the step. It goes
  * when the model is there. */
 #include "cli/cli.h"
+#include "quern_view.h"
 
 #include <errno.h>
 #include <math.h>
@@ -21,7 +22,7 @@
 #include <unistd.h>
 
 typedef struct train_options {
-    const char *text, *out, *device;
+    const char *text, *out, *device, *curve;
     int64_t steps, seed, batch, context, layers, width, heads, warmup;
     double seconds, rate, weight_decay, clip, held_out, checkpoint;
     bool json, resume;
@@ -49,6 +50,7 @@ static const option rows[] = {
     {"checkpoint", OPTION_NUMBER, AT(checkpoint), 0, 1e9, "S",
      "seconds between checkpoints; 0: none (60)"},
     {"resume", OPTION_FLAG, AT(resume), 0, 0, NULL, "go on from the checkpoint of --out"},
+    {"curve", OPTION_TEXT, AT(curve), 0, 0, "FILE.svg", "draw the loss of every step there"},
     {"json", OPTION_FLAG, AT(json), 0, 0, NULL, "print one JSON object a line instead"},
 };
 
@@ -288,9 +290,20 @@ static bool judge(trainer *t, double *result) {
     return true;
 }
 
+static qn_code draw_loss(const trainer *t) {
+    double *loss = t->o->curve && t->steps ? malloc((size_t)t->steps * sizeof *loss) : NULL;
+    if (!loss) return QN_OK;
+    for (int64_t i = 0; i < t->steps; i++) loss[i] = (double)t->loss[i];
+    qn_code code = qn_plot(t->qn, t->steps, loss, t->o->curve,
+                           &QN_PLOT_OPTIONS(.title = "training loss", .x_label = "step",
+                                            .y_label = "nats/char", .first = 1));
+    free(loss);
+    return code;
+}
+
 static int finish(trainer *t) {
     double held_out, seconds = elapsed(t);
-    if (!judge(t, &held_out) || model_save(&t->model, t->o->out, held_out))
+    if (!judge(t, &held_out) || model_save(&t->model, t->o->out, held_out) || draw_loss(t))
         return cli_failed("train", "%s", qn_error(t->qn));
     if (t->o->checkpoint > 0 || t->o->resume) unlink(t->checkpoint);
     if (t->o->json) {

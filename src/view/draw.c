@@ -17,15 +17,18 @@ enum {
     FOLD_SEARCH = 6000, /* nodes in which one is looked for */
     MOST_NODES = 220,
     MOST_PLACES = 6000, /* of lines, in layers that they pass */
-    SWEEPS = 10
+    SWEEPS = 10,
+    FIT = 2000 /* wide, which is made smaller to fit the page */
 };
 static const double letter = 6.65, row = 14, gap = 18, between = 34;
 
 /* ---- folding --------------------------------------------------------------------------------- */
 
+/* Names of given values do not tell two parts apart. */
 static uint64_t token_of(const view_node *x) {
-    uint64_t h = hash_bytes(x->line[0], strlen(x->line[0]), x->ins);
-    return x->line[1] ? hash_bytes(x->line[1], strlen(x->line[1]), h) : h;
+    const char *what = x->kind == VIEW_GIVEN ? "" : x->line[0];
+    uint64_t h = hash_bytes(what, strlen(what), x->ins);
+    return x->line[1] && x->kind != VIEW_KERNEL ? hash_bytes(x->line[1], strlen(x->line[1]), h) : h;
 }
 
 /* Nodes [from, from + times * period) are `times` times the same. */
@@ -113,24 +116,17 @@ typedef struct layout {
     uint32_t *first_line[2], *other[2]; /* by item: neighbours above, below */
 } layout;
 
+/* As near to the result as the longest path leaves it: so what is given stands where it is used. */
 static uint32_t *layers_of(layout *l) {
     const view_graph *g = l->g;
-    uint32_t *layer = arena_zeroed(l->a, (g->nodes + 1) * sizeof *layer);
-    uint32_t *use = arena_alloc(l->a, (g->nodes + 1) * sizeof *use);
-    for (uint32_t i = 0; i < g->nodes; i++) {
-        use[i] = VIEW_NONE;
+    uint32_t *layer = arena_zeroed(l->a, (g->nodes + 1) * sizeof *layer), last = 0;
+    for (uint32_t i = g->nodes; i-- > 0;) { /* layers from the end */
         for (uint32_t k = 0; k < g->node[i].ins; k++)
-            if (layer[g->node[i].in[k]] >= layer[i]) layer[i] = layer[g->node[i].in[k]] + 1;
+            if (layer[g->node[i].in[k]] <= layer[i]) layer[g->node[i].in[k]] = layer[i] + 1;
+        if (layer[i] > last) last = layer[i];
     }
-    for (uint32_t i = 0; i < g->nodes; i++)
-        for (uint32_t k = 0; k < g->node[i].ins; k++) {
-            uint32_t from = g->node[i].in[k];
-            if (layer[i] < use[from]) use[from] = layer[i];
-        }
-    for (uint32_t i = 0; i < g->nodes; i++) { /* what is given stands where it is used first */
-        if (!g->node[i].ins && use[i] != VIEW_NONE) layer[i] = use[i] - 1;
-        if (layer[i] + 1 > l->layers) l->layers = layer[i] + 1;
-    }
+    for (uint32_t i = 0; i < g->nodes; i++) layer[i] = last - layer[i];
+    l->layers = last + 1;
     return layer;
 }
 
@@ -202,16 +198,23 @@ static void make_layers(layout *l) {
 
 /* ---- the order in layers, and places --------------------------------------------------------- */
 
+/* What is given stands beside what it is used by, and moves nothing. */
+static bool is_light(const layout *l, const item *x) {
+    return x->node != VIEW_NONE && l->g->node[x->node].kind == VIEW_GIVEN;
+}
+
 static double mean_of(const layout *l, uint32_t i, int side, bool by_place) {
-    double sum = 0;
+    double sum = 0, all = 0;
     const uint32_t from = l->first_line[side][i], to = l->first_line[side][i + 1];
     for (uint32_t k = from; k < to; k++) {
         const item *x = &l->item[l->other[side][k]];
-        sum += by_place ? x->x
-                        : (double)(x->at - l->first[x->layer]) /
-                              (l->first[x->layer + 1] - l->first[x->layer]);
+        double weight = by_place && is_light(l, x) ? 1e-3 : 1;
+        all += weight;
+        sum += weight * (by_place ? x->x
+                                  : (double)(x->at - l->first[x->layer]) /
+                                        (l->first[x->layer + 1] - l->first[x->layer]));
     }
-    return to > from ? sum / (to - from) : NAN;
+    return to > from ? sum / all : NAN;
 }
 
 /* Insertion keeps the order of equal ones, and layers are nearly sorted after the first time. */
@@ -240,35 +243,53 @@ static void order_layers(layout *l) {
         }
 }
 
+/* How far apart the places i < k of a layer are at least, with what stands between. */
+static double apart(const layout *l, uint32_t i, uint32_t k) {
+    double room = (l->item[l->order[i]].width + l->item[l->order[k]].width) / 2 + gap;
+    for (uint32_t j = i + 1; j < k; j++) room += l->item[l->order[j]].width + gap;
+    return room;
+}
+
 /* As near to where its neighbours are as the others of the layer leave it: pushed from the left,
- * and from the right, and halfway between. */
-static void place_layer(layout *l, uint32_t layer, int side) {
-    uint32_t from = l->first[layer], to = l->first[layer + 1];
-    for (uint32_t i = from; i < to; i++) {
-        item *x = &l->item[l->order[i]];
-        x->key = mean_of(l, l->order[i], side, true);
+ * and from the right, and halfway between. at: n places of the layer. */
+static void place_some(layout *l, int side, uint32_t n, const uint32_t *at) {
+    for (uint32_t i = 0; i < n; i++) {
+        item *x = &l->item[l->order[at[i]]];
+        x->key = mean_of(l, l->order[at[i]], side, true);
         if (isnan(x->key)) x->key = x->x;
         x->left = x->key;
-        if (i == from) continue;
-        const item *before = &l->item[l->order[i - 1]];
-        double least = before->left + (before->width + x->width) / 2 + gap;
-        if (x->left < least) x->left = least;
+        if (i)
+            x->left = fmax(x->left, l->item[l->order[at[i - 1]]].left + apart(l, at[i - 1], at[i]));
     }
-    for (uint32_t i = to; i-- > from;) {
-        item *x = &l->item[l->order[i]];
+    for (uint32_t i = n; i-- > 0;) {
+        item *x = &l->item[l->order[at[i]]];
         x->right = x->key;
-        if (i + 1 == to) continue;
-        const item *behind = &l->item[l->order[i + 1]];
-        double most = behind->right - (behind->width + x->width) / 2 - gap;
-        if (x->right > most) x->right = most;
+        if (i + 1 < n)
+            x->right =
+                fmin(x->right, l->item[l->order[at[i + 1]]].right - apart(l, at[i], at[i + 1]));
     }
-    for (uint32_t i = from; i < to; i++) {
-        item *x = &l->item[l->order[i]];
+    for (uint32_t i = 0; i < n; i++) {
+        item *x = &l->item[l->order[at[i]]];
         x->x = (x->left + x->right) / 2;
     }
 }
 
+static void place_layer(layout *l, uint32_t layer, int side, uint32_t *at) {
+    uint32_t from = l->first[layer], to = l->first[layer + 1], n = 0;
+    for (uint32_t i = from; i < to; i++)
+        if (!is_light(l, &l->item[l->order[i]])) at[n++] = i;
+    bool all = !n;
+    for (uint32_t i = from; all && i < to; i++) at[n++] = i;
+    place_some(l, side, n, at);
+    for (uint32_t i = at[0]; !all && i-- > from;)
+        l->item[l->order[i]].x = l->item[l->order[i + 1]].x - apart(l, i, i + 1);
+    for (uint32_t i = at[0] + 1; !all && i < to; i++)
+        if (is_light(l, &l->item[l->order[i]]))
+            l->item[l->order[i]].x = l->item[l->order[i - 1]].x + apart(l, i - 1, i);
+}
+
 static void place_items(layout *l) {
+    uint32_t *at = arena_alloc(l->a, (l->items + 1) * sizeof *at);
     for (uint32_t layer = 0; layer < l->layers; layer++) {
         double x = 0;
         for (uint32_t i = l->first[layer]; i < l->first[layer + 1]; i++) {
@@ -281,7 +302,7 @@ static void place_items(layout *l) {
     }
     for (int sweep = 0; sweep < SWEEPS; sweep++)
         for (uint32_t n = 0; n < l->layers; n++)
-            place_layer(l, sweep % 2 ? l->layers - 1 - n : n, sweep % 2);
+            place_layer(l, sweep % 2 ? l->layers - 1 - n : n, sweep % 2, at);
 }
 
 /* ---- drawing --------------------------------------------------------------------------------- */
@@ -308,7 +329,7 @@ static void draw_node(const view_node *x, const item *it, double left, double y,
 }
 
 static void draw(const layout *l, str *out) {
-    double left = 0, right = 0, height = 8;
+    double left = INFINITY, right = -INFINITY, height = 8;
     double *y = arena_alloc(l->a, (l->layers + 1) * sizeof *y);
     for (uint32_t layer = 0; layer < l->layers; layer++) {
         double most = 0;
@@ -323,10 +344,12 @@ static void draw(const layout *l, str *out) {
     }
     left -= 8;
     double width = right - left + 8;
-    str_addf(out,
-             "<div class=\"scroll\"><svg width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
-             "role=\"img\" aria-label=\"graph\">\n",
-             width, height - between + 8, width, height - between + 8);
+    str_addf(
+        out,
+        "<div class=\"scroll\"><svg%s width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
+        "role=\"img\" aria-label=\"graph\">\n",
+        width < FIT ? " class=\"fit\"" : "", width, height - between + 8, width,
+        height - between + 8);
     for (uint32_t i = 0; i < l->lines; i++) {
         const item *a = &l->item[l->line[i].from], *b = &l->item[l->line[i].to];
         double y0 = y[a->layer] + (a->node == VIEW_NONE ? 0 : a->height), y1 = y[b->layer];

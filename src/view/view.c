@@ -36,6 +36,8 @@ typedef struct viewing {
     double whole;   /* of a run */
     group *group;
     uint32_t groups;
+    view_more *more; /* a part of somebody else's; NULL: none */
+    void *user;
     str value; /* some elements of the result */
     str out;
 } viewing;
@@ -393,6 +395,7 @@ static void describe(viewing *v) {
         view_text(&v->out, v->value.s);
         str_add(&v->out, "</code>.</p>\n");
     }
+    if (v->more) v->more(v->user, &v->out);
     v->nodes = graph_order(v->g, &v->a, 1, &v->root, &v->order);
     draw_graph(v);
     if (planned) {
@@ -441,15 +444,19 @@ static void view_work(void *arg) {
     cleanup_run(&qn->heap, &memory);
 }
 
-qn_code qn_view_html(qn_tensor *t, const char *path) {
+qn_code view_html_with(qn_tensor *t, const char *path, view_more *more, void *user) {
     if (!t) return QN_ENULL;
     const tensor *x = tensor_any(NULL, t, "view_html", "t");
     if (!x) return handle_code(t);
     if (handle_is(t, HANDLE_COMPLEX)) x = tensor_pairs(x);
     qn_ctx *qn = x->h.ctx;
     if (!path) return fail(qn, QN_ENULL, "view_html: no path");
-    viewing v = {.qn = qn, .g = qn->graph, .root = x->node, .path = path};
+    viewing v = {qn, qn->graph, .root = x->node, .path = path, .more = more, .user = user};
     arena_open(&v.a, &qn->heap);
     qn_code code = guarded(qn, view_work, &v);
     return code ? code : QN_OK;
+}
+
+qn_code qn_view_html(qn_tensor *t, const char *path) {
+    return view_html_with(t, path, NULL, NULL);
 }

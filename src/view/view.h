@@ -25,6 +25,12 @@ typedef struct view_graph {
 } view_graph;
 void view_draw(view_graph *g, str *out); /* makes a large one smaller; raises */
 
+/* ---- view.c -------------------------------------------------------------------------------- */
+
+/* qn_view_html with a part more before the graph; `more` may raise. */
+typedef void view_more(void *user, str *out);
+qn_code view_html_with(qn_tensor *t, const char *path, view_more *more, void *user);
+
 /* ---- page.c: HTML ---------------------------------------------------------------------------- */
 
 void view_text(str *out, const char *text); /* escaped; what is no UTF-8 as a question mark */
