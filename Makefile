@@ -18,7 +18,7 @@ ALL_CFLAGS := -std=c17 -D_GNU_SOURCE -fPIC -fvisibility=hidden -ffp-contract=off
 LDLIBS := -lm -ldl -pthread $(SANFLAGS)
 
 ROOMS  := base trace machine sym graph grad func plan ir lower transform math schedule emit routine dev run \
-          tune custom view io quant archive text data export onnx nn complex record
+          tune custom view io quant archive text data llm export onnx nn complex record
 LIBSRC := $(foreach r,$(ROOMS),$(wildcard src/$(r)/*.c src/$(r)/*/*.c))
 LIBOBJ := $(LIBSRC:%.c=$(BUILD)/%.o)
 CLIOBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/cli/*.c))

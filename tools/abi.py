@@ -24,7 +24,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BASELINE = os.path.join(ROOT, "tools", "abi.txt")
 HEADERS = ["quern.h", "quern_ops.h", "quern_ops_linalg.h", "quern_ops_nn.h", "quern_nn.h", "quern_tune.h",
            "quern_custom.h", "quern_view.h", "quern_quant.h", "quern_archive.h", "quern_text.h", "quern_data.h",
-           "quern_onnx.h", "quern_export.h"]
+           "quern_llm.h", "quern_onnx.h", "quern_export.h"]
 STRUCT = re.compile(r"typedef struct (qn_[a-z_]*(?:options|config|stats|wisdom|state)) \{ (.*) \} \1;")
 
 

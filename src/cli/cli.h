@@ -91,6 +91,21 @@ int model_may_save(qn_ctx *qn, const char *path);
 bool model_load(model *m, qn_ctx *qn, const char *path); /* reports on failure */
 void model_close(model *m);
 
+/* ---- llm.c: language models of other programs' files ----------------------------------------- */
+
+/* What `quern generate`, `quern chat` and `quern perplexity` are told. */
+typedef struct text_options {
+    const char *model, *prompt, *system, *device;
+    int64_t length, seed, top, context, threads;
+    double temperature, top_p, min_p, repeat;
+    bool half, timing;
+} text_options;
+bool llm_is_model(const char *path); /* a GGUF file or a folder */
+int llm_generate_command(const text_options *o);
+/* options_parse, with the model in front of the options, too; without one it is a mistake. */
+int options_parse_model(const option_set *set, int argc, char **argv, void *values,
+                        const char **path);
+
 /* ---- commands -------------------------------------------------------------------------------- */
 
 qn_ctx *cli_open(const char *command, const char *device); /* reports on failure, as the next */
@@ -105,6 +120,8 @@ char *cli_read_file(const char *path, size_t *size);
 
 int command_train(int argc, char **argv);
 int command_generate(int argc, char **argv);
+int command_chat(int argc, char **argv);
+int command_perplexity(int argc, char **argv);
 int command_export(int argc, char **argv);
 int command_tune(int argc, char **argv);
 int command_wisdom(int argc, char **argv);

@@ -1,48 +1,54 @@
-/* generate.c - `quern generate`: continue a prompt by a model from `quern train`.
+/* generate.c - `quern generate`: continue a prompt by a model from `quern train`, or by a language
+ * model of a GGUF file or a folder (llm.c).
  *
- * Every character takes one forward pass over the model's whole context window, [1, context]: the
- * shape never changes, so one plan serves all of them. What lies after the last character in the
- * window is filler; a causal model's answer there does not depend on it, and only the row of the
- * last character is used. */
+ * Here for the former: every character takes one forward pass over the model's whole context
+ * window, [1, context]: the shape never changes, so one plan serves all of them. What lies after
+ * the last character in the window is filler; a causal model's answer there does not depend on it,
+ * and only the row of the last character is used. */
 #include "cli/cli.h"
+#include "quern_llm.h"
 
-#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct generate_options {
-    const char *model, *prompt, *device;
-    int64_t length, seed, top;
-    double temperature;
-} generate_options;
-
 static const option rows[] = {
-    {"model", OPTION_TEXT, offsetof(generate_options, model), 0, 0, "FILE",
-     "the model to use; required"},
-    {"prompt", OPTION_TEXT, offsetof(generate_options, prompt), 0, 0, "TEXT",
+    {"model", OPTION_TEXT, offsetof(text_options, model), 0, 0, "FILE",
+     "from quern train, a GGUF file, or a folder with config.json; required"},
+    {"prompt", OPTION_TEXT, offsetof(text_options, prompt), 0, 0, "TEXT",
      "the text to continue (a new line)"},
-    {"length", OPTION_WHOLE, offsetof(generate_options, length), 0, 1e9, "N",
-     "characters to add (300)"},
-    {"temperature", OPTION_NUMBER, offsetof(generate_options, temperature), 0, 100, "T",
+    {"length", OPTION_WHOLE, offsetof(text_options, length), 0, 1e9, "N",
+     "characters, or of a language model tokens, to add (300)"},
+    {"temperature", OPTION_NUMBER, offsetof(text_options, temperature), 0, 100, "T",
      "0: always the likeliest; 1: as the model says (0.8)"},
-    {"top", OPTION_WHOLE, offsetof(generate_options, top), 0, 1e9, "N",
+    {"top", OPTION_WHOLE, offsetof(text_options, top), 0, 1e9, "N",
      "draw only among the N likeliest; 0: among all (0)"},
-    {"seed", OPTION_WHOLE, offsetof(generate_options, seed), 0, 9e15, "N",
+    {"top-p", OPTION_NUMBER, offsetof(text_options, top_p), 0, 1, "P",
+     "and among the likeliest that make up P; 0: among all (0)"},
+    {"min-p", OPTION_NUMBER, offsetof(text_options, min_p), 0, 1, "P",
+     "and among those with P of the likeliest's probability (0)"},
+    {"repeat", OPTION_NUMBER, offsetof(text_options, repeat), 0, 100, "R",
+     "penalty for what was among the last 64 tokens; 0 or 1: none (0)"},
+    {"context", OPTION_WHOLE, offsetof(text_options, context), 0, 1 << 24, "N",
+     "tokens that fit the cache; 0: the model's, 4096 at most (0)"},
+    {"half", OPTION_FLAG, offsetof(text_options, half), 0, 0, NULL, "a cache of f16"},
+    {"timing", OPTION_FLAG, offsetof(text_options, timing), 0, 0, NULL,
+     "tell on standard error how long it took"},
+    {"threads", OPTION_WHOLE, offsetof(text_options, threads), 0, 1024, "N",
+     "threads; 0: one a processor (0)"},
+    {"seed", OPTION_WHOLE, offsetof(text_options, seed), 0, 9e15, "N",
      "the same seed gives the same text (1)"},
-    {"device", OPTION_TEXT, offsetof(generate_options, device), 0, 0, "NAME",
+    {"device", OPTION_TEXT, offsetof(text_options, device), 0, 0, "NAME",
      "cpu, or another of quern devices"},
 };
 
 typedef struct generator {
     qn_ctx *qn;
     model model;
-    const generate_options *o;
+    const text_options *o;
     int32_t *window; /* [context]: the last characters, `filled` of them */
     int64_t filled;
     float *logits; /* [context][vocabulary] */
-    double *weight;
-    uint64_t state;
 } generator;
 
 static volatile sig_atomic_t interrupted;
@@ -111,48 +117,16 @@ static bool push_prompt(generator *g) {
     return fine;
 }
 
-/* ---- sampling ----------------------------------------------------------------------------- */
+/* ---- character after character ------------------------------------------------------------- */
 
-static double uniform(generator *g) {
-    uint64_t z = (g->state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
-}
-
-static int compare_down(const void *a, const void *b) {
-    float x = *(const float *)a, y = *(const float *)b;
-    return x < y ? 1 : x > y ? -1 : 0;
-}
-
-/* The least logit that may be drawn. */
-static float threshold(generator *g, const float *logits, int64_t n) {
-    if (g->o->top == 0 || g->o->top >= n) return -INFINITY;
-    float *sorted = malloc((size_t)n * sizeof *sorted);
-    if (!sorted) return -INFINITY;
-    memcpy(sorted, logits, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, compare_down);
-    float least = sorted[g->o->top - 1];
-    free(sorted);
-    return least;
-}
-
-static int32_t draw(generator *g, const float *logits) {
-    int64_t n = g->model.config.vocabulary, best = 0;
-    for (int64_t i = 1; i < n; i++)
-        if (logits[i] > logits[best]) best = i;
-    if (g->o->temperature == 0) return (int32_t)best;
-    float least = threshold(g, logits, n);
-    double total = 0;
-    for (int64_t i = 0; i < n; i++) {
-        double difference = (double)logits[i] - (double)logits[best];
-        g->weight[i] = logits[i] >= least ? exp(difference / g->o->temperature) : 0;
-        total += g->weight[i];
-    }
-    double left = uniform(g) * total;
-    for (int64_t i = 0; i < n; i++)
-        if ((left -= g->weight[i]) < 0) return (int32_t)i;
-    return (int32_t)best;
+/* By the seed and how many there were, for the window is as long again and again. */
+static int32_t draw(generator *g, const float *logits, int64_t step) {
+    const text_options *o = g->o;
+    uint64_t seed = (uint64_t)o->seed + (uint64_t)step * 0x9e3779b97f4a7c15u;
+    return qn_sample(g->qn, g->model.config.vocabulary, logits, g->filled, g->window,
+                     &QN_SAMPLE_OPTIONS(.temperature = o->temperature, .top_k = o->top,
+                                        .top_p = o->top_p, .min_p = o->min_p,
+                                        .repetition = o->repeat, .seed = seed));
 }
 
 /* The logits of the character after the window's last, NULL on error. */
@@ -170,8 +144,7 @@ static int run(generator *g) {
     const qn_gpt_config *c = &g->model.config;
     g->window = calloc((size_t)c->context, sizeof *g->window);
     g->logits = calloc((size_t)(c->context * c->vocabulary), sizeof *g->logits);
-    g->weight = calloc((size_t)c->vocabulary, sizeof *g->weight);
-    if (!g->window || !g->logits || !g->weight) return cli_failed("generate", "out of memory");
+    if (!g->window || !g->logits) return cli_failed("generate", "out of memory");
     if (*g->o->prompt && !push_prompt(g)) return EXIT_FAILED;
     fputs(g->o->prompt, stdout);
     if (g->filled == 0) {
@@ -181,7 +154,8 @@ static int run(generator *g) {
     for (int64_t i = 0; i < g->o->length && !interrupted; i++) {
         const float *logits = forward(g);
         if (!logits) return cli_failed("generate", "%s", qn_error(g->qn));
-        int32_t id = draw(g, logits);
+        int32_t id = draw(g, logits, i);
+        if (id < 0) return cli_failed("generate", "%s", qn_error(g->qn));
         print_character(g->model.character[id]);
         fflush(stdout);
         push(g, id);
@@ -190,23 +164,33 @@ static int run(generator *g) {
     return EXIT_DONE;
 }
 
-int command_generate(int argc, char **argv) {
-    generate_options o = {.prompt = "", .length = 300, .temperature = 0.8, .seed = 1};
-    const option_set set = {"generate", "Continue a text by a model from quern train.", rows,
-                            sizeof rows / sizeof rows[0]};
-    int status = options_parse(&set, argc, argv, &o);
-    if (status >= 0) return status;
-    if (!o.model) {
-        fprintf(stderr, "quern generate: --model is needed\n");
-        return EXIT_USAGE;
+int options_parse_model(const option_set *set, int argc, char **argv, void *values,
+                        const char **path) {
+    if (argc > 0 && argv[0][0] != '-') {
+        *path = argv[0];
+        argc--;
+        argv++;
     }
-    generator g = {.o = &o, .qn = cli_open("generate", o.device), .state = (uint64_t)o.seed};
+    int status = options_parse(set, argc, argv, values);
+    if (status >= 0 || *path) return status;
+    fprintf(stderr, "quern %s: --model is needed\n", set->command);
+    return EXIT_USAGE;
+}
+
+int command_generate(int argc, char **argv) {
+    text_options o = {.prompt = "", .length = 300, .temperature = 0.8, .seed = 1};
+    const option_set set = {"generate", "Continue a text by a model.", rows,
+                            sizeof rows / sizeof rows[0]};
+    int status = options_parse_model(&set, argc, argv, &o, &o.model);
+    if (status >= 0) return status;
+    if (llm_is_model(o.model)) return llm_generate_command(&o);
+    generator g = {.o = &o};
+    g.qn = cli_open_threads("generate", o.device, (int)o.threads);
     if (!g.qn) return EXIT_FAILED;
     cli_on_interrupt(on_interrupt);
     status = model_load(&g.model, g.qn, o.model) ? run(&g) : EXIT_FAILED;
     free(g.window);
     free(g.logits);
-    free(g.weight);
     model_close(&g.model);
     qn_close(g.qn);
     return status;

@@ -13,7 +13,9 @@ static const struct {
     int (*run)(int argc, char **argv);
 } commands[] = {
     {"train", "train a character-level GPT on a text and save it", command_train},
-    {"generate", "continue a text by a trained model", command_generate},
+    {"generate", "continue a text by a trained model, a GGUF file or folder", command_generate},
+    {"chat", "talk with a language model of a GGUF file or folder", command_chat},
+    {"perplexity", "how well such a model foresees a text", command_perplexity},
     {"export", "write a trained model as plain C", command_export},
     {"tune", "look for faster schedules of kernels on this machine", command_tune},
     {"wisdom", "show what tuning has found, or carry it elsewhere", command_wisdom},

@@ -1,0 +1,125 @@
+/* quern_llm.h - language models that were trained elsewhere: a GGUF file, or a folder with
+ * config.json, safetensors and tokenizer.json, as a model that continues texts. docs/llm.md lists
+ * the architectures.
+ *
+ *     qn_llm *m = qn_llm_open(qn, "model.gguf", NULL);
+ *     const int32_t *ids;
+ *     int64_t n = qn_llm_encode(m, "Once upon", 9, &ids);
+ *     n = qn_llm_generate(m, n, ids, &QN_LLM_GENERATE(.most = 100, .piece = print), NULL);
+ *     qn_llm_close(m);
+ *
+ * A model keeps the keys and values of what it has read, its cache, so each token is computed once.
+ * The first tokens compile its kernels; from then on nothing is compiled, whatever the prompts. */
+#ifndef QUERN_LLM_H
+#define QUERN_LLM_H
+
+#include <quern_text.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- language models -------------------------------------------------------------------- */
+
+typedef struct qn_llm qn_llm;
+
+typedef struct qn_llm_options {
+    size_t size;     /* QN_LLM_OPTIONS() */
+    int64_t context; /* tokens that the cache holds; 0: what the model says, 4096 at most */
+    int64_t chunk;   /* tokens that are read at once, from 2 to 4096; 0: 64 */
+    bool half;       /* the cache is f16, not f32 */
+} qn_llm_options;
+#define QN_LLM_OPTIONS(...) QN_STRUCT(qn_llm_options, __VA_ARGS__)
+
+/* A model of a GGUF file, a safetensors file beside its config.json, or a folder of such. Weights
+ * stay as the file has them, in blocks or f16, and become f32 inside the kernels. `options` may be
+ * NULL. NULL: QN_EIO; QN_EFORMAT where a file is damaged, the architecture is not known, a size is
+ * absurd, or a tensor is missing or of another shape than the sizes ask for, with its name and both
+ * shapes; QN_ERANGE for options. */
+QN_API qn_llm *qn_llm_open(qn_ctx *qn, const char *path, const qn_llm_options *options);
+QN_API void qn_llm_close(qn_llm *m);
+
+typedef struct qn_llm_info {
+    char architecture[32];
+    int64_t vocabulary, width, layers, heads, kv_heads, head; /* the size of a head */
+    int64_t context;                                          /* of the cache */
+    int64_t trained;                                          /* what the model was made for */
+    uint64_t parameters, bytes;                               /* of the weights */
+    bool chat;                                                /* is there a template? */
+} qn_llm_info;
+QN_API qn_code qn_llm_get_info(const qn_llm *m, qn_llm_info *out, size_t size);
+
+/* The model's tokenizer, which lives as long as it does; NULL without an error: it has none. */
+QN_API qn_tokenizer *qn_llm_tokenizer(const qn_llm *m);
+/* Ids of a text with what the model puts before it, as qn_tokenizer_encode. */
+QN_API int64_t qn_llm_encode(qn_llm *m, const char *text, size_t size, const int32_t **ids);
+/* Ids of a conversation, the JSON list [{"role": "user", "content": ".."}, ..], by the model's
+ * template, up to where the answer is to begin; valid until the next call. -1, QN_EARG: it has no
+ * template or no tokenizer; what the template raises. */
+QN_API int64_t qn_llm_encode_chat(qn_llm *m, const char *messages, size_t size,
+                                  const int32_t **ids);
+/* Does this token end a text or a turn? */
+QN_API bool qn_llm_ends(const qn_llm *m, int32_t id);
+
+/* Read n tokens behind those in the cache. *logits, unless NULL: [vocabulary] of f32, what may
+ * follow the last one, valid until the next call. QN_ERANGE: an id that is none, or no room in the
+ * cache; the cache is as it was then. */
+QN_API qn_code qn_llm_feed(qn_llm *m, int64_t n, const int32_t *ids, const float **logits);
+/* How many tokens are in the cache, and which: valid until the next call. */
+QN_API int64_t qn_llm_read(const qn_llm *m, const int32_t **ids);
+/* Forget all but the first n tokens of the cache. QN_ERANGE: there are fewer. */
+QN_API qn_code qn_llm_rewind(qn_llm *m, int64_t n);
+/* Into *nll the sum of -log p of tokens 1 to n - 1, each given those before it: perplexity is
+ * e^(nll / (n - 1)). Texts longer than the cache are read in parts of its size, each of which
+ * begins anew with the last token of the one before. The cache is empty afterwards. */
+QN_API qn_code qn_llm_score(qn_llm *m, int64_t n, const int32_t *ids, double *nll);
+/* The mean of the last layer's normalised output over n tokens, [width], into out. The cache is
+ * empty afterwards. */
+QN_API qn_code qn_llm_embed(qn_llm *m, int64_t n, const int32_t *ids, float *out);
+
+/* ---- choosing tokens -------------------------------------------------------------------- */
+
+/* How the next token is chosen: penalties, then the k likeliest, the least probability, the nucleus
+ * of top_p, then by chance at a temperature. What is 0 is off. */
+typedef struct qn_sample_options {
+    size_t size;        /* QN_SAMPLE_OPTIONS() */
+    double temperature; /* 0: always the likeliest */
+    int64_t top_k;
+    double top_p, min_p; /* min_p: times the likeliest's probability */
+    double repetition;   /* logits of tokens that were there are divided by it, or multiplied below
+                          * 0 (Keskar et al. 2019) */
+    double presence, frequency; /* taken off such logits, once; for each time */
+    int64_t last;               /* how many tokens back penalties look; 0: 64 */
+    uint64_t seed;              /* the same seed gives the same tokens */
+} qn_sample_options;
+#define QN_SAMPLE_OPTIONS(...) QN_STRUCT(qn_sample_options, __VA_ARGS__)
+/* The token to follow n_past tokens, of n logits; the choice by chance is a function of the seed
+ * and n_past alone. options may be NULL: the likeliest. -1 on error; QN_EARG: logits that are all
+ * NaN or minus infinity, an option out of range, with its value. */
+QN_API int32_t qn_sample(qn_ctx *qn, int64_t n, const float *logits, int64_t n_past,
+                         const int32_t *past, const qn_sample_options *options);
+
+typedef struct qn_llm_generate_options {
+    size_t size;                     /* QN_LLM_GENERATE() */
+    int64_t most;                    /* tokens; 0: as many as the cache has room for */
+    const qn_sample_options *sample; /* NULL: the likeliest */
+    int stops;                       /* texts that end it, and are not given out */
+    const char *const *stop;
+    bool ignore_end; /* go on behind tokens that end a text */
+    /* Receives the text in pieces of whole characters as soon as they are known, `size` bytes with
+     * a zero behind; false ends it. It must not use the model. NULL: nobody is told. */
+    bool (*piece)(void *arg, const char *text, size_t size);
+    void *arg;
+} qn_llm_generate_options;
+#define QN_LLM_GENERATE(...) QN_STRUCT(qn_llm_generate_options, __VA_ARGS__)
+/* Read n tokens, then go on with the model's own: how many there are, and which into *out unless
+ * NULL, valid until the next call. A token that ended it is not among them, nor in the cache. What
+ * the beginning of the prompt has in common with the cache is not read again. -1 on error. */
+QN_API int64_t qn_llm_generate(qn_llm *m, int64_t n, const int32_t *ids,
+                               const qn_llm_generate_options *options, const int32_t **out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,291 @@
+/* forward.c - the one function that records a language model, whatever its architecture, and the
+ * static graphs that are made of it.
+ *
+ *     x = embedding of the tokens
+ *     for each layer:   x += attention(norm(x)),  x += inner(norm(x))
+ *     logits = output(norm(x))
+ *
+ * A graph reads n tokens behind `past` others, both variables. It writes their keys and values to
+ * rows past .. past + n of the cache, and attends to the rows before past + n, so no work and no
+ * kernel depends on how large the cache could become. Rotations come as tables of cosines and sines
+ * from the host, which has them in double precision. */
+#include "llm/llm.h"
+
+#include <math.h>
+
+#define PI 3.14159265358979323846
+
+/* ---- positions ------------------------------------------------------------------------------- */
+
+/* YaRN (Peng et al. 2023): slow pairs are interpolated, fast ones not, those between in part. */
+static double yarn(const llm_config *c, double speed, int64_t i) {
+    double per = c->rotated / (2 * log(c->theta));
+    double lo = floor(per * log(c->original / (c->fast * 2 * PI)));
+    double hi = ceil(per * log(c->original / (c->slow * 2 * PI)));
+    lo = fmax(lo, 0);
+    hi = fmin(hi, c->rotated - 1);
+    if (hi <= lo) hi = lo + 0.001;
+    double ramp = fmin(fmax(((double)i - lo) / (hi - lo), 0), 1);
+    return speed / c->factor * ramp + speed * (1 - ramp);
+}
+
+/* Llama 3.1's: by how often a pair turns in the context that the model was trained with. */
+static double llama3(const llm_config *c, double speed) {
+    double turns = c->original * speed / (2 * PI);
+    double smooth = (turns - c->low) / (c->high - c->low);
+    smooth = fmin(fmax(smooth, 0), 1);
+    return (1 - smooth) * speed / c->factor + smooth * speed;
+}
+
+void speeds_make(llm *m, const float *factors) {
+    const llm_config *c = &m->config;
+    int64_t half = c->size[DIM_HALF];
+    m->speed = arena_alloc(&m->a, (size_t)half * sizeof *m->speed);
+    m->local_speed = arena_alloc(&m->a, (size_t)half * sizeof *m->speed);
+    for (int64_t i = 0; i < half; i++) {
+        double speed = pow(c->theta, -2 * (double)i / c->rotated);
+        m->local_speed[i] = pow(c->local_theta, -2 * (double)i / c->rotated);
+        if (c->scaling == SCALING_LINEAR) speed /= c->factor;
+        if (c->scaling == SCALING_LLAMA3) speed = llama3(c, speed);
+        if (c->scaling == SCALING_YARN) speed = yarn(c, speed, i);
+        m->speed[i] = factors ? speed / (double)factors[i] : speed;
+    }
+    m->stretch = 1;
+    if (c->scaling != SCALING_YARN) return;
+    double usual = c->factor > 1 ? 0.1 * log(c->factor) + 1 : 1;
+    m->stretch = isnan(c->stretch) ? usual : m->gguf ? usual * c->stretch : c->stretch;
+}
+
+static int tables_of(const llm *m) {
+    return m->config.arch->flags & ARCH_PLACES       ? 0
+           : m->config.arch->flags & ARCH_TWO_THETAS ? 4
+                                                     : 2;
+}
+
+static void tables_fill(llm *m, int64_t n) {
+    int64_t half = m->config.size[DIM_HALF];
+    for (int k = 0; k < tables_of(m); k += 2) {
+        const double *speed = k ? m->local_speed : m->speed;
+        double stretch = k ? 1 : m->stretch;
+        for (int64_t i = 0; i < n * half; i++) {
+            float angle = (float)(m->held + i / half) * (float)speed[i % half];
+            m->table[k][i] = (float)(cos((double)angle) * stretch);
+            m->table[k + 1][i] = (float)(sin((double)angle) * stretch);
+        }
+    }
+}
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+typedef struct pass {
+    llm *m;
+    const llm_weight *w; /* of the layer */
+    int64_t n;           /* tokens: 1, or the variable */
+    qn_tensor *table[4];
+    bool windowed;
+} pass;
+
+/* As f32 [rows, columns], whatever it is in the file; the kernel that reads it does that. */
+static qn_tensor *unpacked(const llm_weight *w) {
+    return w->quant ? qn_dequantize(w->t, (qn_quant)w->quant) : qn_cast(w->t, QN_F32);
+}
+
+static qn_tensor *linear(const pass *p, qn_tensor *x, int slot, int bias) {
+    qn_tensor *w = unpacked(&p->w[slot - SLOT_FIRST]);
+    x = qn_matmul(x, p->m->turned ? w : qn_transpose(w, 0, 1));
+    const llm_weight *b = &p->w[bias - SLOT_FIRST];
+    return bias && b->t ? qn_add(x, b->t) : x;
+}
+
+static qn_tensor *norm(const llm *m, qn_tensor *x, qn_tensor *w, qn_tensor *b) {
+    const llm_config *c = &m->config;
+    return c->arch->flags & ARCH_LAYER_NORM ? qn_layer_norm(x, w, b, c->layer_eps)
+                                            : qn_rms_norm(x, w, c->rms_eps);
+}
+
+static qn_tensor *norm_of(const pass *p, qn_tensor *x, int slot) {
+    qn_tensor *w = p->w[slot - SLOT_FIRST].t;
+    bool biased = slot == SLOT_ATTN_NORM || slot == SLOT_FFN_NORM; /* the next slot */
+    return w ? norm(p->m, x, w, biased ? p->w[slot + 1 - SLOT_FIRST].t : NULL) : x;
+}
+
+/* x [n, heads * head] as [heads, n, head]. */
+static qn_tensor *by_heads(const pass *p, qn_tensor *x, int64_t heads, int slot) {
+    int64_t head = p->m->config.size[DIM_HEAD];
+    x = qn_reshape(x, 3, (const int64_t[]){p->n, heads, head});
+    if (slot) x = norm_of(p, x, slot);
+    return qn_transpose(x, 0, 1);
+}
+
+/* x [heads, n, head] with the first numbers of each head turned by the token's place. */
+static qn_tensor *rotated(const pass *p, qn_tensor *x) {
+    const llm_config *c = &p->m->config;
+    int64_t head = c->size[DIM_HEAD], half = c->size[DIM_HALF], turned = 2 * half;
+    bool local = p->windowed && c->arch->flags & ARCH_TWO_THETAS;
+    qn_tensor *cosine = p->table[local ? 2 : 0], *sine = p->table[local ? 3 : 1], *a, *b;
+    if (!cosine) return x;
+    qn_tensor *in = turned < head ? qn_slice(x, 2, 0, turned, 1) : x;
+    if (p->m->pairs) {
+        in = qn_unflatten(in, 2, 2, (const int64_t[]){half, 2});
+        a = qn_select(in, 3, 0);
+        b = qn_select(in, 3, 1);
+    } else {
+        a = qn_slice(in, 2, 0, half, 1);
+        b = qn_slice(in, 2, half, turned, 1);
+    }
+    qn_tensor *y[2] = {qn_sub(qn_mul(a, cosine), qn_mul(b, sine)),
+                       qn_add(qn_mul(a, sine), qn_mul(b, cosine))};
+    qn_tensor *out = p->m->pairs ? qn_flatten(qn_stack(2, y, -1), 2, 3) : qn_concat(2, y, 2);
+    if (turned == head) return out;
+    return qn_concat(2, (qn_tensor *const[]){out, qn_slice(x, 2, turned, head, 1)}, 2);
+}
+
+/* New rows into the cache; all rows that there are then. */
+static qn_tensor *remember(const pass *p, qn_tensor *cache, qn_tensor *rows) {
+    qn_ctx *qn = p->m->ctx;
+    int64_t past = p->m->past, end = qn_dim_add(qn, past, p->n);
+    rows = qn_cast(rows, qn_dtype_of(cache));
+    if (qn_assign(qn_slice(cache, 1, past, end, 1), rows)) return NULL;
+    return qn_cast(qn_slice(cache, 1, 0, end, 1), QN_F32);
+}
+
+static qn_tensor *attention(const pass *p, qn_tensor *x, int layer) {
+    const llm_config *c = &p->m->config;
+    const int64_t *size = c->size;
+    qn_tensor *q, *k, *v;
+    if (c->arch->flags & ARCH_ONE_QKV) {
+        qn_tensor *all = linear(p, x, SLOT_QKV, SLOT_QKV_BIAS);
+        q = qn_slice(all, 1, 0, size[DIM_QUERIES], 1);
+        k = qn_slice(all, 1, size[DIM_QUERIES], size[DIM_QUERIES] + size[DIM_KEYS], 1);
+        v = qn_slice(all, 1, size[DIM_QUERIES] + size[DIM_KEYS], size[DIM_THREE], 1);
+    } else {
+        q = linear(p, x, SLOT_Q, SLOT_Q_BIAS);
+        k = linear(p, x, SLOT_K, SLOT_K_BIAS);
+        v = linear(p, x, SLOT_V, SLOT_V_BIAS);
+    }
+    bool normed = c->arch->flags & ARCH_QK_NORM;
+    q = rotated(p, by_heads(p, q, c->heads, normed ? SLOT_Q_NORM : 0));
+    k = rotated(p, by_heads(p, k, c->kv_heads, normed ? SLOT_K_NORM : 0));
+    k = remember(p, p->m->keys[layer], k);
+    v = remember(p, p->m->values[layer], by_heads(p, v, c->kv_heads, 0));
+    qn_attention_options o =
+        QN_ATTENTION_OPTIONS(.causal = true, .scale = c->scale, .cap = c->cap, .grouped = true);
+    if (p->windowed) o.window = c->window;
+    qn_tensor *y = qn_transpose(qn_attention(q, k, v, &o), 0, 1);
+    y = qn_reshape(y, 2, (const int64_t[]){p->n, size[DIM_QUERIES]});
+    return linear(p, y, SLOT_OUT, SLOT_OUT_BIAS);
+}
+
+static qn_tensor *inner(const pass *p, qn_tensor *x) {
+    const llm_config *c = &p->m->config;
+    uint32_t flags = c->arch->flags;
+    int64_t size = c->size[DIM_INNER];
+    qn_tensor *up, *gate = NULL;
+    if (flags & ARCH_ONE_UP) {
+        qn_tensor *both = linear(p, x, SLOT_GATE_UP, 0);
+        gate = qn_slice(both, 1, 0, size, 1);
+        up = qn_slice(both, 1, size, 2 * size, 1);
+    } else {
+        if (flags & ARCH_GATED) gate = linear(p, x, SLOT_GATE, 0);
+        up = linear(p, x, SLOT_UP, SLOT_UP_BIAS);
+    }
+    qn_tensor *from = flags & ARCH_GATED ? gate : up;
+    qn_tensor *y = flags & ARCH_GELU ? qn_gelu_tanh(from) : qn_silu(from);
+    if (flags & ARCH_GATED) y = qn_mul(y, up);
+    return linear(p, y, SLOT_DOWN, SLOT_DOWN_BIAS);
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+/* Rows of a table at the ids. */
+static qn_tensor *rows_of(const llm_weight *w, qn_tensor *ids) {
+    llm_weight rows = {qn_embedding(w->t, ids), w->quant};
+    return unpacked(&rows);
+}
+
+/* Logits of normed rows [.., width]. */
+static qn_tensor *logits_of(const llm *m, qn_tensor *x) {
+    const llm_weight *w = m->whole[SLOT_OUTPUT].t ? &m->whole[SLOT_OUTPUT] : &m->whole[SLOT_EMBED];
+    double cap = m->config.final_cap;
+    x = qn_matmul(x, qn_transpose(unpacked(w), 0, 1));
+    return cap > 0 ? qn_mul(qn_tanh(qn_mul(x, qn_like(x, 1 / cap))), qn_like(x, cap)) : x;
+}
+
+/* What a graph gives of its inputs: ids; targets, of losses; places, or tables. */
+static qn_tensor *forward(llm *m, llm_kind kind, int64_t n, qn_tensor *const *in) {
+    const llm_config *c = &m->config;
+    pass p = {.m = m, .n = n};
+    qn_tensor *const *next = in + (kind == GRAPH_LOSSES ? 2 : 1);
+    qn_tensor *x = rows_of(&m->whole[SLOT_EMBED], in[0]);
+    if (c->arch->flags & ARCH_SCALED) x = qn_mul(x, qn_like(x, (double)(float)sqrt(c->width)));
+    if (c->arch->flags & ARCH_PLACES) x = qn_add(x, rows_of(&m->whole[SLOT_PLACES], *next));
+    for (int i = 0; i < tables_of(m); i++) p.table[i] = next[i];
+    for (int i = 0; i < c->layers; i++) {
+        p.w = m->layer[i];
+        p.windowed = c->windowed[i];
+        x = qn_add(x,
+                   norm_of(&p, attention(&p, norm_of(&p, x, SLOT_ATTN_NORM), i), SLOT_POST_ATTN));
+        x = qn_add(x, norm_of(&p, inner(&p, norm_of(&p, x, SLOT_FFN_NORM)), SLOT_POST_FFN));
+    }
+    if (kind == GRAPH_CHUNK) x = qn_slice(x, 0, qn_dim_sub(m->ctx, n, 1), n, 1);
+    x = norm(m, x, m->whole[SLOT_NORM].t, m->whole[SLOT_NORM_BIAS].t);
+    if (kind == GRAPH_HIDDEN) return x;
+    x = logits_of(m, x);
+    if (kind != GRAPH_LOSSES) return x;
+    return qn_cross_entropy_with(x, in[1], &QN_CROSS_ENTROPY_OPTIONS(.reduction = QN_REDUCE_NONE));
+}
+
+/* ---- graphs ---------------------------------------------------------------------------------- */
+
+enum { INPUTS_MOST = 6 };
+
+/* The graph's inputs for n tokens, a number or a variable, of which there is data. */
+static int inputs_make(llm *m, llm_kind kind, int64_t n, const int32_t *const *ids,
+                       qn_tensor **in) {
+    qn_ctx *qn = m->ctx;
+    const int64_t shape[2] = {n, m->config.size[DIM_HALF]};
+    int k = 0;
+    in[k++] = qn_from(qn, QN_I32, 1, shape, ids[0]);
+    if (kind == GRAPH_LOSSES) in[k++] = qn_from(qn, QN_I32, 1, shape, ids[1]);
+    if (m->config.arch->flags & ARCH_PLACES) in[k++] = qn_from(qn, QN_I32, 1, shape, m->given);
+    for (int i = 0; i < tables_of(m); i++) in[k++] = qn_from(qn, QN_F32, 2, shape, m->table[i]);
+    for (int i = 0; i < k; i++)
+        if (!in[i]) heap_unwind(&qn->heap);
+    return k;
+}
+
+/* Assignments that the program left pending would become the graph's. */
+static void graph_make(llm *m, llm_kind kind) {
+    qn_ctx *qn = m->ctx;
+    const int32_t none = 0, *const ids[2] = {&none, &none};
+    qn_tensor *in[INPUTS_MOST], *out;
+    int64_t n = kind == GRAPH_TOKEN ? 1 : m->length;
+    if (qn_realize(1, &m->keys[0]) || qn_bind(qn, m->past, 0) || qn_bind(qn, m->length, 1))
+        heap_unwind(&qn->heap);
+    llm_graph *g = arena_zeroed(&m->a, sizeof *g);
+    g->inputs = inputs_make(m, kind, n, ids, in);
+    out = forward(m, kind, n, in);
+    g->plan = out ? qn_plan_new(qn, g->inputs, in, 1, &out) : NULL;
+    if (!g->plan) heap_unwind(&qn->heap);
+    m->graph[kind] = g;
+}
+
+qn_tensor *forward_run(llm *m, llm_kind kind, int64_t n, const int32_t *ids,
+                       const int32_t *targets) {
+    qn_ctx *qn = m->ctx;
+    const int32_t *const given[2] = {ids, targets};
+    qn_tensor *in[INPUTS_MOST], *out;
+    if (kind == GRAPH_CHUNK && n == 1) kind = GRAPH_TOKEN;
+    for (int64_t i = 0; i < n; i++) m->given[i] = (int32_t)(m->held + i);
+    tables_fill(m, n);
+    if (!m->graph[kind]) graph_make(m, kind);
+    inputs_make(m, kind, n, given, in);
+    if (qn_bind(qn, m->past, m->held) || qn_plan_run(m->graph[kind]->plan, in, &out))
+        heap_unwind(&qn->heap);
+    return out;
+}
+
+void forward_free(llm *m) {
+    for (size_t i = 0; i < COUNT_OF(m->graph); i++)
+        if (m->graph[i]) qn_plan_free(m->graph[i]->plan);
+}

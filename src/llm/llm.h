@@ -1,0 +1,180 @@
+/* llm.h - language models of GGUF and safetensors files, by the public functions.
+ *
+ * An architecture is a row of archs.h, a weight one of slots.h, a hyper-parameter one of fields.h;
+ * there is one function that records a model, forward.c, and it reads what the row says. A model
+ * has a few static graphs, each made when it is first asked for: a token, a chunk of up to so many
+ * tokens, a chunk with the losses of given tokens, one with the last layer's output. Two variables,
+ * how many tokens are in the cache and how many come, make one graph serve all lengths. Keys and
+ * values are tensors, a pair for each layer, into which the graphs write. */
+#ifndef QN_LLM_H
+#define QN_LLM_H
+
+#include "io/io.h"
+#include "quern_archive.h"
+#include "quern_llm.h"
+
+/* ---- archs.h --------------------------------------------------------------------------------- */
+
+enum {
+    ARCH_LAYER_NORM = 1, /* with mean and bias, not by the root mean square */
+    ARCH_GATED = 2,      /* act(gate x) * up x */
+    ARCH_GELU = 4,       /* tanh's, not silu */
+    ARCH_PLACES = 8,     /* positions are learned rows, not rotations */
+    ARCH_ONE_QKV = 16,   /* one matrix for three */
+    ARCH_ONE_UP = 32,    /* gate and up are one matrix */
+    ARCH_QK_NORM = 64,
+    ARCH_POST_NORM = 128,   /* what a branch gives is normed, too */
+    ARCH_SCALED = 256,      /* embeddings times sqrt(width) */
+    ARCH_PLUS = 512,        /* safetensors hold a norm's weights less 1 */
+    ARCH_PAIRS = 1024,      /* GGUF files hold rows of q and k in an order for pairs side by side */
+    ARCH_TWO_THETAS = 2048, /* windows have rotations of their own */
+    ARCH_GEMMA = ARCH_GATED | ARCH_GELU | ARCH_POST_NORM | ARCH_SCALED | ARCH_PLUS,
+    OPTIONAL = 1 << 20, /* in slots.h */
+};
+typedef enum llm_scheme { SCHEME_GGUF, SCHEME_LLAMA, SCHEME_GEMMA, SCHEME_GPT2 } llm_scheme;
+typedef struct llm_arch {
+    const char *gguf, *hf;
+    uint8_t scheme, pattern, large;
+    uint32_t flags;
+} llm_arch;
+
+/* ---- config.c -------------------------------------------------------------------------------- */
+
+enum { LLM_LAYERS_MOST = 1024 };
+
+typedef enum llm_scaling { SCALING_NONE, SCALING_LINEAR, SCALING_LLAMA3, SCALING_YARN } llm_scaling;
+
+/* Sizes of weights, by name. */
+enum llm_size {
+    DIM_ONE,
+    DIM_WIDTH,
+    DIM_VOCABULARY,
+    DIM_TRAINED,
+    DIM_HEAD,
+    DIM_HALF,
+    DIM_QUERIES,
+    DIM_KEYS,
+    DIM_THREE, /* queries, keys and values */
+    DIM_INNER,
+    DIM_TWICE,
+    DIMS
+};
+
+typedef struct llm_config {
+    const llm_arch *arch;
+    /* Rows of fields.h; one that is not given is NaN. */
+#define REAL(name, ...) double name;
+#define WHOLE           REAL
+#include "llm/fields.h"
+#undef WHOLE
+#undef REAL
+    int64_t size[DIMS];
+    int64_t heads, kv_heads, layers, window;
+    llm_scaling scaling;
+    double scale; /* of the scores */
+    bool windowed[LLM_LAYERS_MOST];
+    int32_t end[8]; /* tokens that end a text, as far as the configuration says */
+    int ends;
+} llm_config;
+
+/* What a model is read from. */
+typedef struct llm_source {
+    qn_ctx *ctx;
+    const char *path; /* for messages */
+    qn_archive *archive;
+    const json *json; /* config.json; NULL: the archive is a GGUF file */
+    arena *a;
+} llm_source;
+QN_COLD QN_NORETURN void llm_bad(const llm_source *s, const char *fmt, ...) QN_PRINTF(2, 3);
+/* A file's text, NULL: there is none; it raises what else is wrong. */
+const char *llm_file(const llm_source *s, const char *folder, const char *name, size_t *size);
+const json *llm_json(const llm_source *s, const char *folder, const char *name); /* or NULL */
+void config_read(const llm_source *s, llm_config *c);
+
+/* ---- weights.c: rows of slots.h -------------------------------------------------------------- */
+
+enum llm_slot {
+#define X(NAME, ...) SLOT_##NAME,
+#include "llm/slots.h"
+#undef X
+    SLOTS,
+    SLOT_FIRST = SLOT_ATTN_NORM, /* of a layer */
+};
+typedef struct llm_weight {
+    qn_tensor *t; /* NULL: there is none */
+    uint8_t quant;
+} llm_weight;
+
+typedef struct llm {
+    qn_ctx *ctx;
+    arena a;
+    llm_config config;
+    bool gguf;   /* the file's kind */
+    bool turned; /* matrices are [in, out] there */
+    bool pairs;  /* rotated pairs lie side by side */
+    llm_weight whole[SLOT_FIRST], (*layer)[SLOTS - SLOT_FIRST];
+    qn_tensor **keys, **values; /* of each layer: [kv_heads, rows, head] */
+    uint64_t parameters, bytes;
+    /* the cache */
+    int64_t context, chunk, held; /* tokens: most, at once, now */
+    int32_t *token;               /* [context] */
+    bool half;
+    int64_t past, length; /* variables */
+    struct llm_graph *graph[4];
+    float *logits;               /* [vocabulary] */
+    double *speed, *local_speed; /* [rotated / 2]: radians a token */
+    double stretch;              /* of rotated vectors */
+    float *table[4];             /* of a chunk: cosines and sines, and of windows */
+    int32_t *given;
+    /* text */
+    qn_tokenizer *tokenizer;
+    qn_template *template; /* NULL: not parsed yet */
+    const char *template_text;
+    size_t template_size;
+    const char *bos, *eos; /* texts, for the template; "" where there is none */
+    arena work;            /* of a call, until the next one */
+} llm;
+void weights_read(llm *m, const llm_source *s);
+void weights_free(llm *m);
+
+/* ---- forward.c ------------------------------------------------------------------------------- */
+
+typedef enum llm_kind { GRAPH_TOKEN, GRAPH_CHUNK, GRAPH_LOSSES, GRAPH_HIDDEN } llm_kind;
+typedef struct llm_graph {
+    qn_plan *plan;
+    int inputs;
+} llm_graph;
+void speeds_make(llm *m, const float *factors);
+/* Read n tokens, of a chunk at most, behind `held`; the result, of the caller's scope. targets: of
+ * GRAPH_LOSSES. Raises. */
+qn_tensor *forward_run(llm *m, llm_kind kind, int64_t n, const int32_t *ids,
+                       const int32_t *targets);
+void forward_free(llm *m);
+
+/* ---- vocabulary.c ---------------------------------------------------------------------------- */
+
+void vocabulary_read(llm *m, const llm_source *s, const char *folder);
+
+/* ---- llm.c ----------------------------------------------------------------------------------- */
+
+/* Behind the checks of the public calls. Raise. */
+void llm_check_ids(const llm *m, const char *call, int64_t n, const int32_t *ids);
+void llm_feed(llm *m, int64_t n, const int32_t *ids); /* leaves the logits in the model */
+bool llm_is_end(const llm *m, int32_t id);
+/* Do the work of a public call in a scope of its own. */
+qn_code llm_call(llm *m, void (*work)(void *arg), void *arg);
+
+/* ---- sample.c -------------------------------------------------------------------------------- */
+
+typedef struct sampling {
+    qn_ctx *ctx;
+    arena *a;
+    const qn_sample_options *o;
+    int64_t n, past;
+    const float *logits;
+    const int32_t *token;
+} sampling;
+void sample_check(qn_ctx *qn, const qn_sample_options *o); /* raises */
+int32_t sample_one(const sampling *s);                     /* raises */
+
+#endif

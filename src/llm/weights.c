@@ -1,0 +1,175 @@
+/* weights.c - a model's tensors: found by the names of slots.h, held against the shapes that the
+ * sizes ask for, and read as the file has them. Blocks stay blocks and f16 stays f16; vectors,
+ * which are small, become f32 here. */
+#include "llm/llm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct slot_row {
+    const char *name[4]; /* by llm_scheme; NULL: not there */
+    uint8_t rows, columns;
+    uint32_t with, without;
+} slot_row;
+
+static const slot_row slots[] = {
+#define X(NAME, gguf, llama, gemma, gpt2, ROWS, COLUMNS, with, without)                            \
+    {{gguf, llama, gemma, gpt2}, DIM_##ROWS, DIM_##COLUMNS, with, without},
+#include "llm/slots.h"
+#undef X
+};
+
+typedef struct named {
+    const char *name;
+    int i;
+} named;
+
+typedef struct reader {
+    llm *m;
+    const llm_source *s;
+    named *tensor; /* by name */
+    size_t count;
+    llm_scheme scheme;
+    const char *prefix;
+} reader;
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const named *)a)->name, ((const named *)b)->name);
+}
+
+static int find(const reader *r, const char *name) {
+    const named key = {.name = name};
+    const named *found = bsearch(&key, r->tensor, r->count, sizeof key, by_name);
+    return found ? found->i : -1;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* What stands before a safetensors file's names: the first that the embeddings are there with. */
+static const char *prefix_of(const reader *r) {
+    static const char *const prefixes[] = {"model.", "", "transformer.", "language_model.model.",
+                                           "model.language_model."};
+    const char *name = slots[SLOT_EMBED].name[r->scheme];
+    if (r->scheme == SCHEME_GGUF) return "";
+    for (size_t i = 0; i < COUNT_OF(prefixes); i++)
+        if (find(r, arena_printf(r->s->a, "%s%s", prefixes[i], name)) >= 0) return prefixes[i];
+    return prefixes[0];
+}
+
+static const char *name_of(const reader *r, int slot, int layer) {
+    const char *name = slots[slot].name[r->scheme];
+    if (!name) return NULL;
+    if (name[0] == '/') { /* beside what the prefix names */
+        const char *own = arena_printf(r->s->a, "language_model.%s", name + 1);
+        return find(r, own) >= 0 ? own : name + 1;
+    }
+    if (layer < 0) return arena_printf(r->s->a, "%s%s", r->prefix, name);
+    const char *list = r->scheme == SCHEME_GGUF ? "blk" : r->scheme == SCHEME_GPT2 ? "h" : "layers";
+    return arena_printf(r->s->a, "%s%s.%d.%s", r->prefix, list, layer, name);
+}
+
+/* ---- one tensor ------------------------------------------------------------------------------ */
+
+static const char *shape_text(const reader *r, int rank, const int64_t *shape) {
+    str text;
+    str_open_in(&text, r->s->a);
+    str_add(&text, "[");
+    for (int i = 0; i < rank; i++) str_addf(&text, "%s%lld", i ? ", " : "", (long long)shape[i]);
+    str_add(&text, "]");
+    return text.s;
+}
+
+/* Is it of the kind and shape that the model's sizes ask for? */
+static void check(const reader *r, int slot, const char *name, const qn_archive_info *info) {
+    const slot_row *row = &slots[slot];
+    const int64_t *size = r->m->config.size;
+    bool matrix = row->columns != DIM_ONE;
+    bool turned = matrix && r->m->turned && slot >= SLOT_FIRST;
+    const int64_t want[2] = {size[turned ? row->columns : row->rows],
+                             size[turned ? row->rows : row->columns]};
+    if (info->rank != 1 + matrix || info->shape[0] != want[0] ||
+        (matrix && info->shape[1] != want[1]))
+        llm_bad(r->s, "tensor \"%.100s\" is %s, where the model's sizes ask for %s", name,
+                shape_text(r, info->rank, info->shape), shape_text(r, 1 + matrix, want));
+    if (!info->quant && !dtype_is_float((int)info->dtype))
+        llm_bad(r->s, "tensor \"%.100s\" is %s, not a float", name, qn_dtype_name(info->dtype));
+}
+
+static qn_tensor *as_vector(const reader *r, int slot, qn_tensor *t) {
+    bool norm = slot == SLOT_NORM || slot == SLOT_ATTN_NORM || slot == SLOT_FFN_NORM ||
+                slot == SLOT_Q_NORM || slot == SLOT_K_NORM || slot == SLOT_POST_ATTN ||
+                slot == SLOT_POST_FFN;
+    t = qn_cast(t, QN_F32);
+    if (norm && r->s->json && r->m->config.arch->flags & ARCH_PLUS) t = qn_add(t, qn_like(t, 1));
+    return t && qn_realize(1, &t) == QN_OK ? t : NULL;
+}
+
+static void read_slot(reader *r, int slot, int layer) {
+    llm *m = r->m;
+    const slot_row *row = &slots[slot];
+    uint32_t flags = m->config.arch->flags;
+    const char *name = name_of(r, slot, layer);
+    bool wanted =
+        row->with != OPTIONAL && (flags & row->with) == row->with && !(flags & row->without);
+    int i = name && (wanted || row->with == OPTIONAL) ? find(r, name) : -1;
+    if (wanted && i < 0)
+        llm_bad(r->s, "tensor \"%.100s\" is missing", name ? name : slots[slot].name[0]);
+    if (i < 0) return;
+    qn_archive_info info = {0};
+    if (qn_archive_get_info(r->s->archive, i, &info, sizeof info)) heap_unwind(&m->ctx->heap);
+    if (slot == SLOT_EMBED && !m->config.size[DIM_VOCABULARY] && info.rank == 2)
+        m->config.size[DIM_VOCABULARY] = info.shape[0];
+    check(r, slot, name, &info);
+    llm_weight *w = layer < 0 ? &m->whole[slot] : &m->layer[layer][slot - SLOT_FIRST];
+    bool vector = row->columns == DIM_ONE;
+    qn_scope scope = qn_scope_begin(m->ctx);
+    qn_tensor *t = info.quant && !vector ? qn_archive_blocks(r->s->archive, name)
+                                         : qn_archive_tensor(r->s->archive, name);
+    if (vector && t) t = as_vector(r, slot, t);
+    if (t) {
+        qn_set_name(t, name);
+        w->t = qn_keep(t);
+    }
+    w->quant = (uint8_t)(vector ? 0 : info.quant);
+    qn_scope_end(m->ctx, scope);
+    if (!t) heap_unwind(&m->ctx->heap);
+    uint64_t n = 1;
+    for (int d = 0; d < info.rank; d++) n *= (uint64_t)info.shape[d];
+    m->parameters += n;
+    m->bytes += info.bytes;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+void weights_read(llm *m, const llm_source *s) {
+    reader r = {.m = m, .s = s, .count = (size_t)qn_archive_count(s->archive)};
+    const llm_config *c = &m->config;
+    r.scheme = s->json ? (llm_scheme)c->arch->scheme : SCHEME_GGUF;
+    m->gguf = !s->json;
+    m->turned = r.scheme == SCHEME_GPT2;
+    m->pairs = r.scheme == SCHEME_GGUF && c->arch->flags & ARCH_PAIRS;
+    r.tensor = arena_alloc(s->a, (r.count + 1) * sizeof *r.tensor);
+    for (size_t i = 0; i < r.count; i++)
+        r.tensor[i] = (named){qn_archive_name(s->archive, (int)i), (int)i};
+    if (r.count) qsort(r.tensor, r.count, sizeof *r.tensor, by_name);
+    r.prefix = prefix_of(&r);
+    m->layer = arena_zeroed(&m->a, (size_t)c->layers * sizeof *m->layer);
+    for (int i = 0; i < SLOT_FIRST; i++) read_slot(&r, i, -1);
+    for (int layer = 0; layer < c->layers; layer++)
+        for (int i = SLOT_FIRST; i < SLOTS; i++) read_slot(&r, i, layer);
+}
+
+static void release(llm_weight *w, int n) {
+    for (int i = 0; i < n; i++)
+        if (w[i].t) qn_release(w[i].t);
+}
+
+void weights_free(llm *m) {
+    release(m->whole, SLOT_FIRST);
+    for (int64_t i = 0; m->layer && i < m->config.layers; i++)
+        release(m->layer[i], SLOTS - SLOT_FIRST);
+    for (int64_t i = 0; m->values && i < m->config.layers; i++) {
+        if (m->keys[i]) qn_release(m->keys[i]);
+        if (m->values[i]) qn_release(m->values[i]);
+    }
+}
