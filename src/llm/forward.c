@@ -80,7 +80,7 @@ static void tables_fill(llm *m, int64_t n) {
 typedef struct pass {
     llm *m;
     const llm_weight *w; /* of the layer */
-    int64_t n;           /* tokens: 1, or the variable */
+    int64_t n, past;     /* tokens that come, and are there: numbers, or the variables */
     qn_tensor *table[4];
     bool windowed;
 } pass;
@@ -143,9 +143,9 @@ static qn_tensor *rotated(const pass *p, qn_tensor *x) {
 /* New rows into the cache; all rows that there are then. */
 static qn_tensor *remember(const pass *p, qn_tensor *cache, qn_tensor *rows) {
     qn_ctx *qn = p->m->ctx;
-    int64_t past = p->m->past, end = qn_dim_add(qn, past, p->n);
+    int64_t end = qn_dim_add(qn, p->past, p->n);
     rows = qn_cast(rows, qn_dtype_of(cache));
-    if (qn_assign(qn_slice(cache, 1, past, end, 1), rows)) return NULL;
+    if (qn_assign(qn_slice(cache, 1, p->past, end, 1), rows)) return NULL;
     return qn_cast(qn_slice(cache, 1, 0, end, 1), QN_F32);
 }
 
@@ -212,9 +212,9 @@ static qn_tensor *logits_of(const llm *m, qn_tensor *x) {
 }
 
 /* What a graph gives of its inputs: ids; targets, of losses; places, or tables. */
-static qn_tensor *forward(llm *m, llm_kind kind, int64_t n, qn_tensor *const *in) {
+static qn_tensor *forward(pass p, llm_kind kind, qn_tensor *const *in) {
+    llm *m = p.m;
     const llm_config *c = &m->config;
-    pass p = {.m = m, .n = n};
     qn_tensor *const *next = in + (kind == GRAPH_LOSSES ? 2 : 1);
     qn_tensor *x = rows_of(&m->whole[SLOT_EMBED], in[0]);
     if (c->arch->flags & ARCH_SCALED) x = qn_mul(x, qn_like(x, (double)(float)sqrt(c->width)));
@@ -227,7 +227,7 @@ static qn_tensor *forward(llm *m, llm_kind kind, int64_t n, qn_tensor *const *in
                    norm_of(&p, attention(&p, norm_of(&p, x, SLOT_ATTN_NORM), i), SLOT_POST_ATTN));
         x = qn_add(x, norm_of(&p, inner(&p, norm_of(&p, x, SLOT_FFN_NORM)), SLOT_POST_FFN));
     }
-    if (kind == GRAPH_CHUNK) x = qn_slice(x, 0, qn_dim_sub(m->ctx, n, 1), n, 1);
+    if (kind == GRAPH_CHUNK) x = qn_slice(x, 0, qn_dim_sub(m->ctx, p.n, 1), p.n, 1);
     x = norm(m, x, m->whole[SLOT_NORM].t, m->whole[SLOT_NORM_BIAS].t);
     if (kind == GRAPH_HIDDEN) return x;
     x = logits_of(m, x);
@@ -254,20 +254,22 @@ static int inputs_make(llm *m, llm_kind kind, int64_t n, const int32_t *const *i
     return k;
 }
 
-/* Assignments that the program left pending would become the graph's. */
+/* Assignments that the program left pending would become the graph's, so they are made first. What
+ * it is recorded of is gone in the end: else the cache's old values would be kept at the first run.
+ */
 static void graph_make(llm *m, llm_kind kind) {
     qn_ctx *qn = m->ctx;
     const int32_t none = 0, *const ids[2] = {&none, &none};
     qn_tensor *in[INPUTS_MOST], *out;
+    qn_scope scope = qn_scope_begin(qn);
     int64_t n = kind == GRAPH_TOKEN ? 1 : m->length;
     if (qn_realize(1, &m->keys[0]) || qn_bind(qn, m->past, 0) || qn_bind(qn, m->length, 1))
         heap_unwind(&qn->heap);
-    llm_graph *g = arena_zeroed(&m->a, sizeof *g);
-    g->inputs = inputs_make(m, kind, n, ids, in);
-    out = forward(m, kind, n, in);
-    g->plan = out ? qn_plan_new(qn, g->inputs, in, 1, &out) : NULL;
-    if (!g->plan) heap_unwind(&qn->heap);
-    m->graph[kind] = g;
+    int inputs = inputs_make(m, kind, n, ids, in);
+    out = forward((pass){.m = m, .n = n, .past = m->past}, kind, in);
+    m->graph[kind] = out ? qn_plan_new(qn, inputs, in, 1, &out) : NULL;
+    if (!m->graph[kind]) heap_unwind(&qn->heap);
+    qn_scope_end(qn, scope);
 }
 
 qn_tensor *forward_run(llm *m, llm_kind kind, int64_t n, const int32_t *ids,
@@ -275,17 +277,19 @@ qn_tensor *forward_run(llm *m, llm_kind kind, int64_t n, const int32_t *ids,
     qn_ctx *qn = m->ctx;
     const int32_t *const given[2] = {ids, targets};
     qn_tensor *in[INPUTS_MOST], *out;
+    bool plans = strcmp(qn_device_of(qn, NULL), "ref") != 0; /* the oracle has none */
     if (kind == GRAPH_CHUNK && n == 1) kind = GRAPH_TOKEN;
     for (int64_t i = 0; i < n; i++) m->given[i] = (int32_t)(m->held + i);
     tables_fill(m, n);
-    if (!m->graph[kind]) graph_make(m, kind);
+    if (plans && !m->graph[kind]) graph_make(m, kind);
     inputs_make(m, kind, n, given, in);
-    if (qn_bind(qn, m->past, m->held) || qn_plan_run(m->graph[kind]->plan, in, &out))
+    if (!plans) return forward((pass){.m = m, .n = n, .past = m->held}, kind, in);
+    if (qn_bind(qn, m->past, m->held) || qn_plan_run(m->graph[kind], in, &out))
         heap_unwind(&qn->heap);
     return out;
 }
 
 void forward_free(llm *m) {
     for (size_t i = 0; i < COUNT_OF(m->graph); i++)
-        if (m->graph[i]) qn_plan_free(m->graph[i]->plan);
+        if (m->graph[i]) qn_plan_free(m->graph[i]);
 }

@@ -120,7 +120,7 @@ typedef struct llm {
     int32_t *token;               /* [context] */
     bool half;
     int64_t past, length; /* variables */
-    struct llm_graph *graph[4];
+    qn_plan *graph[4];
     float *logits;               /* [vocabulary] */
     double *speed, *local_speed; /* [rotated / 2]: radians a token */
     double stretch;              /* of rotated vectors */
@@ -140,10 +140,6 @@ void weights_free(llm *m);
 /* ---- forward.c ------------------------------------------------------------------------------- */
 
 typedef enum llm_kind { GRAPH_TOKEN, GRAPH_CHUNK, GRAPH_LOSSES, GRAPH_HIDDEN } llm_kind;
-typedef struct llm_graph {
-    qn_plan *plan;
-    int inputs;
-} llm_graph;
 void speeds_make(llm *m, const float *factors);
 /* Read n tokens, of a chunk at most, behind `held`; the result, of the caller's scope. targets: of
  * GRAPH_LOSSES. Raises. */
