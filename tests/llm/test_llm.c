@@ -433,6 +433,48 @@ static void calls_are_checked(void) {
     tiny_free(&t);
 }
 
+/* ---- the command ----------------------------------------------------------------------------- */
+
+static char command[512];
+
+/* What `quern` prints; its standard error goes to standard output. */
+static void says(const char *arguments, int status, const char *want) {
+    char line[1024], said[4096] = "";
+    snprintf(line, sizeof line, "%s %s 2>&1", command, arguments);
+    FILE *f = popen(line, "r");
+    size_t n = f ? fread(said, 1, sizeof said - 1, f) : 0;
+    CHECK(f && WEXITSTATUS(pclose(f)) == status);
+    said[n] = 0;
+    if (!strstr(said, want)) FAIL("%s says \"%s\", and not \"%s\"", arguments, said, want);
+}
+
+static void the_command_goes_on_with_texts_and_answers(void) {
+    char line[600], text[200];
+    tiny t;
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
+    if (access(command, X_OK)) {
+        SKIP("there is no quern");
+    } else {
+        qn_llm_close(open_tiny(qn, &t, false, NULL, NULL));
+        const char *path = in_folder("tiny.gguf");
+        snprintf(text, sizeof text, "%s", in_folder("text"));
+        tiny_write(text, "a text of some tokens", 21);
+        snprintf(line, sizeof line, "generate %s --prompt 'ab c' --length 5 --seed 2", path);
+        says(line, 0, "ab c");
+        snprintf(line, sizeof line, "chat %s --prompt hello --length 4 --timing", path);
+        says(line, 0, "13 tokens read");
+        snprintf(line, sizeof line, "perplexity %s --text %s", path, text);
+        says(line, 0, "over 20 tokens");
+        snprintf(line, sizeof line, "perplexity %s", path);
+        says(line, 2, "--text is needed");
+        says("chat", 2, "--model is needed");
+        snprintf(line, sizeof line, "chat %s", folder);
+        says(line, 1, "model.safetensors: cannot open it");
+        tiny_free(&t);
+    }
+    qn_close(qn);
+}
+
 /* ---- damaged files --------------------------------------------------------------------------- */
 
 static bool opens(qn_ctx *qn, const char *path) {
@@ -509,10 +551,14 @@ int main(int argc, char **argv) {
     RUN(damaged_files_are_refused_by_name);
     RUN(damaged_configurations_are_refused_by_name);
     RUN(calls_are_checked);
+    const char *slash = strrchr(argv[0], '/');
+    snprintf(command, sizeof command, "%.*s/../quern", slash ? (int)(slash - argv[0]) : 1,
+             slash ? argv[0] : ".");
+    RUN(the_command_goes_on_with_texts_and_answers);
     RUN(beginnings_of_a_file_are_errors);
     RUN(changed_bytes_do_no_harm);
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    if (system(command)) printf("%s stays\n", folder);
+    char sweep[128];
+    snprintf(sweep, sizeof sweep, "rm -rf %s", folder);
+    if (system(sweep)) printf("%s stays\n", folder);
     return test_end();
 }
