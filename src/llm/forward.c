@@ -87,6 +87,7 @@ typedef struct pass {
 
 /* As f32 [rows, columns], whatever it is in the file; the kernel that reads it does that. */
 static qn_tensor *unpacked(const llm_weight *w) {
+    if (w->scales) return quant_by_scales(w->t, w->scales, w->quant);
     return w->quant ? qn_dequantize(w->t, (qn_quant)w->quant) : qn_cast(w->t, QN_F32);
 }
 
@@ -199,7 +200,7 @@ static qn_tensor *inner(const pass *p, qn_tensor *x) {
 
 /* Rows of a table at the ids. */
 static qn_tensor *rows_of(const llm_weight *w, qn_tensor *ids) {
-    llm_weight rows = {qn_embedding(w->t, ids), w->quant};
+    llm_weight rows = {.t = qn_embedding(w->t, ids), .quant = w->quant};
     return unpacked(&rows);
 }
 

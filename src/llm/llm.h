@@ -10,6 +10,7 @@
 #define QN_LLM_H
 
 #include "io/io.h"
+#include "quant/quant.h"
 #include "quern_archive.h"
 #include "quern_llm.h"
 
@@ -101,7 +102,8 @@ enum llm_slot {
     SLOT_FIRST = SLOT_ATTN_NORM, /* of a layer */
 };
 typedef struct llm_weight {
-    qn_tensor *t; /* NULL: there is none */
+    qn_tensor *t;      /* NULL: there is none */
+    qn_tensor *scales; /* of blocks, beside them; NULL: they are not needed */
     uint8_t quant;
 } llm_weight;
 

@@ -22,8 +22,12 @@ static qn_tensor *scaled(qn_tensor *scale, qn_tensor *whole) {
     return qn_mul(scale, quant_float(whole));
 }
 
+static qn_tensor *whole_q4_0(qn_tensor *rows) {
+    return quant_plus(halves(quant_bytes(rows, 2, 16), 16), -8);
+}
+
 qn_tensor *quant_q4_0(qn_tensor *rows) {
-    return scaled(quant_half(rows, 0), quant_plus(halves(quant_bytes(rows, 2, 16), 16), -8));
+    return scaled(quant_half(rows, 0), whole_q4_0(rows));
 }
 
 qn_tensor *quant_q4_1(qn_tensor *rows) {
@@ -36,17 +40,31 @@ static qn_tensor *fives(qn_tensor *rows, int64_t high, int64_t low) {
     return qn_or(halves(quant_bytes(rows, low, 16), 16), quant_up(bits, 4));
 }
 
+static qn_tensor *whole_q5_0(qn_tensor *rows) {
+    return quant_plus(fives(rows, 2, 6), -16);
+}
+
 qn_tensor *quant_q5_0(qn_tensor *rows) {
-    return scaled(quant_half(rows, 0), quant_plus(fives(rows, 2, 6), -16));
+    return scaled(quant_half(rows, 0), whole_q5_0(rows));
 }
 
 qn_tensor *quant_q5_1(qn_tensor *rows) {
     return qn_add(scaled(quant_half(rows, 0), fives(rows, 4, 8)), quant_half(rows, 2));
 }
 
+static qn_tensor *whole_q8_0(qn_tensor *rows) {
+    return qn_bitcast(qn_slice(rows, 1, 2, 34, 1), QN_I8);
+}
+
 qn_tensor *quant_q8_0(qn_tensor *rows) {
-    qn_tensor *q = qn_bitcast(qn_slice(rows, 1, 2, 34, 1), QN_I8);
-    return qn_mul(quant_float(q), quant_half(rows, 0));
+    return scaled(quant_half(rows, 0), whole_q8_0(rows));
+}
+
+quant_read *quant_whole(int type) {
+    return type == QN_Q4_0   ? whole_q4_0
+           : type == QN_Q5_0 ? whole_q5_0
+           : type == QN_Q8_0 ? whole_q8_0
+                             : NULL;
 }
 
 /* 3^i, i up to 4, along an axis: by its bits. */

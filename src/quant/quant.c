@@ -68,6 +68,22 @@ qn_tensor *qn_dequantize(qn_tensor *blocks, qn_quant type) {
     return func_end(f, by_rows(blocks, t->bytes, t->elements, t->read));
 }
 
+static qn_tensor *scales_read(qn_tensor *rows) {
+    return qn_view(qn_slice(rows, 1, 0, 2, 1), QN_F16);
+}
+
+qn_tensor *quant_scales(qn_tensor *blocks, int type) {
+    return by_rows(blocks, quant_find(type)->bytes, 1, scales_read);
+}
+
+qn_tensor *quant_by_scales(qn_tensor *blocks, qn_tensor *scales, int type) {
+    const quant_type *t = quant_find(type);
+    qn_tensor *whole = quant_float(by_rows(blocks, t->bytes, t->elements, quant_whole(type)));
+    int last = func_rank(whole) - 1;
+    qn_tensor *y = qn_unflatten(whole, last, 2, (int64_t[]){-1, t->elements});
+    return qn_flatten(qn_mul(qn_cast(qn_unsqueeze(scales, -1), QN_F32), y), last, last + 1);
+}
+
 qn_tensor *qn_quantize(qn_tensor *x, qn_quant type) {
     func_frame f = func_on("quantize", ARG(x));
     const quant_type *t = x ? type_for(f.qn, "quantize", type, true) : NULL;

@@ -42,6 +42,10 @@ typedef qn_tensor *quant_read(qn_tensor *rows);
 #include "quant/types.h"
 #undef X
 
+/* Of types whose values are a scale, the block's first f16, times whole numbers: those of a row, of
+ * any dtype. NULL for other types. */
+quant_read *quant_whole(int type);
+
 /* Of mxfp4: half of 2^(e - 127), and twice the floats of 4 bits. i32 both, the first gives f32. */
 qn_tensor *quant_half_e8m0(qn_tensor *e);
 qn_tensor *quant_twice_e2m1(qn_tensor *q);
@@ -60,5 +64,10 @@ typedef struct quant_type {
     quant_read *read, *make; /* make: NULL where it is only read */
 } quant_type;
 const quant_type *quant_find(int type); /* NULL: no such */
+/* The scales of blocks of u8 [.., n * bytes], f16 [.., n], for who keeps them beside the blocks: a
+ * kernel that reads them there need not put them together of bytes. Of types with quant_whole. */
+qn_tensor *quant_scales(qn_tensor *blocks, int type);
+/* qn_dequantize by these scales, to the bit. */
+qn_tensor *quant_by_scales(qn_tensor *blocks, qn_tensor *scales, int type);
 
 #endif

@@ -1,8 +1,7 @@
 /* test_quant.c - blocks of few bits: what they stand for, and which blocks floats become. What is
  * expected was computed by the gguf package for Python, 0.19 (gguf.quants), from the bytes and the
  * numbers that test_rand gives; kept is a hash (FNV-1a) of all bytes, with one NaN for all. */
-#include "quern_ops.h"
-#include "quern_quant.h"
+#include "quant/quant.h"
 #include "test.h"
 
 enum { BLOCKS = 6, BYTES_MOST = BLOCKS * 256, ELEMENTS_MOST = BLOCKS * 256 };
@@ -64,8 +63,16 @@ static qn_tensor *random_blocks(qn_ctx *qn, qn_quant type, const row *r) {
     return qn_from(qn, QN_U8, 2, (int64_t[]){2, BLOCKS / 2 * r->bytes}, bytes);
 }
 
-static void check_values(qn_ctx *qn) {
+static qn_tensor *by_scales(qn_tensor *blocks, int type) {
+    qn_tensor *scales = quant_scales(blocks, type);
+    CHECK_INT(qn_realize(1, &scales), 0);
+    return quant_by_scales(blocks, scales, type);
+}
+
+/* apart: by scales that are beside the blocks, where the type has such. */
+static void check_values(qn_ctx *qn, bool apart) {
     for (int i = 0; i < KNOWN; i++) {
+        if (apart && !quant_whole((int)known[i].type)) continue;
         row r;
         float y[ELEMENTS_MOST];
         if (!find(known[i].type, &r)) {
@@ -74,7 +81,8 @@ static void check_values(qn_ctx *qn) {
         }
         qn_scope s = qn_scope_begin(qn);
         size_t size = (size_t)(BLOCKS * r.elements) * sizeof(float);
-        qn_tensor *x = qn_dequantize(random_blocks(qn, known[i].type, &r), known[i].type);
+        qn_tensor *x = random_blocks(qn, known[i].type, &r);
+        x = apart ? by_scales(x, (int)known[i].type) : qn_dequantize(x, known[i].type);
         CHECK_INT(qn_dim(x, 1), BLOCKS / 2 * r.elements);
         CHECK_INT(qn_read(x, y, size), 0);
         for (int k = 0; k < BLOCKS * r.elements; k++)
@@ -87,13 +95,20 @@ static void check_values(qn_ctx *qn) {
 
 static void blocks_are_read_as_the_reference_reads_them(void) {
     qn_ctx *qn = qn_open(NULL);
-    check_values(qn);
+    check_values(qn, false);
+    qn_close(qn);
+}
+
+static void scales_may_lie_beside_the_blocks(void) {
+    qn_ctx *qn = qn_open(NULL);
+    CHECK(quant_whole(QN_Q4_0) && quant_whole(QN_Q5_0) && quant_whole(QN_Q8_0));
+    check_values(qn, true);
     qn_close(qn);
 }
 
 static void and_so_by_plain_loops(void) {
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
-    check_values(qn);
+    check_values(qn, false);
     qn_close(qn);
 }
 
@@ -219,6 +234,7 @@ int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(blocks_are_read_as_the_reference_reads_them);
     RUN(and_so_by_plain_loops);
+    RUN(scales_may_lie_beside_the_blocks);
     RUN(floats_become_the_blocks_of_the_reference);
     RUN(one_block_by_hand);
     RUN(a_product_reads_blocks_by_itself);
