@@ -26,7 +26,7 @@ typedef struct qn_llm qn_llm;
 typedef struct qn_llm_options {
     size_t size;     /* QN_LLM_OPTIONS() */
     int64_t context; /* tokens that the cache holds; 0: what the model says, 4096 at most */
-    int64_t chunk;   /* tokens that are read at once, from 2 to 4096; 0: 64 */
+    int64_t chunk;   /* tokens that are read at once, from 2 to 4096; 0: 128 */
     bool half;       /* the cache is f16, not f32 */
 } qn_llm_options;
 #define QN_LLM_OPTIONS(...) QN_STRUCT(qn_llm_options, __VA_ARGS__)

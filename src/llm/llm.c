@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-enum { CONTEXT_USUAL = 4096, CONTEXT_MOST = 1 << 24, CHUNK_USUAL = 64, CHUNK_MOST = 4096 };
+enum { CONTEXT_USUAL = 4096, CONTEXT_MOST = 1 << 24, CHUNK_USUAL = 128, CHUNK_MOST = 4096 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
 

@@ -532,6 +532,56 @@ static void changed_bytes_do_no_harm(void) {
     tiny_free(&t);
 }
 
+static void changed_configurations_do_no_harm(void) {
+    tiny t;
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
+    uint64_t seed = 14;
+    const char *path = in_folder("changed");
+    tiny_make(&t, true, 7);
+    tiny_folder(&t, qn, path, TINY_GEMMA);
+    for (int i = 0; i < 600; i++) {
+        char text[] = TINY_GEMMA, file[200];
+        size_t n = sizeof text - 1;
+        for (int k = 0; k < 2; k++) {
+            char *at = &text[test_below(&seed, (int64_t)n)];
+            *at = i % 2 ? "0123456789.-e[]{}:,\"x"[test_below(&seed, 21)] : (char)test_rand(&seed);
+        }
+        if (i % 8 == 0) n = (size_t)test_below(&seed, (int64_t)n);
+        snprintf(file, sizeof file, "%s/config.json", path);
+        tiny_write(file, text, n);
+        opens(qn, path);
+    }
+    CHECK_INT(stats_of(qn).buffers, 0);
+    qn_close(qn);
+    tiny_free(&t);
+}
+
+/* Memory may be out at any request: an error, and nothing is left. */
+static void memory_may_be_out_anywhere(void) {
+    const int32_t ids[3] = {1, 2, 3};
+    tiny t;
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
+    qn_llm_close(open_tiny(qn, &t, false, NULL, NULL));
+    uint64_t failed = 0;
+    const char *path = in_folder("tiny.gguf");
+    bool done = false;
+    uint64_t buffers = stats_of(qn).buffers;
+    for (uint64_t k = 1; !done; k++) {
+        qn->heap.fail_at = qn->heap.requests + k;
+        qn_llm *m = qn_llm_open(qn, path, &QN_LLM_OPTIONS(.context = 8, .chunk = 2));
+        done = m && qn_llm_generate(m, 3, ids, &QN_LLM_GENERATE(.most = 2), NULL) == 2;
+        CHECK(done || qn_error_code(qn) == QN_ENOMEM);
+        failed += !done;
+        qn->heap.fail_at = 0;
+        qn_clear_error(qn);
+        qn_llm_close(m);
+        CHECK_INT(stats_of(qn).buffers, buffers);
+    }
+    CHECK(failed > 30);
+    qn_close(qn);
+    tiny_free(&t);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     strcpy(folder, "/tmp/quern_llm_XXXXXX");
@@ -557,6 +607,8 @@ int main(int argc, char **argv) {
     RUN(the_command_goes_on_with_texts_and_answers);
     RUN(beginnings_of_a_file_are_errors);
     RUN(changed_bytes_do_no_harm);
+    RUN(changed_configurations_do_no_harm);
+    RUN(memory_may_be_out_anywhere);
     char sweep[128];
     snprintf(sweep, sizeof sweep, "rm -rf %s", folder);
     if (system(sweep)) printf("%s stays\n", folder);
