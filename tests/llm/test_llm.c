@@ -318,11 +318,12 @@ static void a_conversation_becomes_a_prompt(void) {
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
     qn_llm *m = open_tiny(qn, &t, false, NULL, NULL);
     const int32_t *ids;
+    int32_t copy[64];
     int64_t n = qn_llm_encode_chat(m, messages, strlen(messages), &ids);
-    CHECK(n > 0);
-    if (n > 0)
-        CHECK_STR(qn_tokenizer_decode(qn_llm_tokenizer(m), n, ids, false, NULL),
-                  "user:h\xc3\xa9;a:");
+    CHECK(n > 0 && n < 64);
+    for (int64_t i = 0; i < n; i++) copy[i] = ids[i];
+    const char *text = qn_tokenizer_decode(qn_llm_tokenizer(m), n, copy, false, NULL);
+    CHECK_STR(text, "user:h\xc3\xa9;a:");
     CHECK_INT(qn_llm_encode_chat(m, "[", 1, &ids), -1);
     qn_clear_error(qn);
     qn_llm_close(m);
@@ -493,7 +494,7 @@ static void beginnings_of_a_file_are_errors(void) {
     tiny_file f = tiny_gguf(&t, NULL, qn);
     const char *path = in_folder("cut.gguf");
     int fine = 0;
-    for (size_t n = 0; n < f.n - 1024; n += n < 8000 ? 7 : 997) {
+    for (size_t n = 0; n < f.n - 1024; n += n < 1500 ? 1 : n < 8000 ? 7 : 997) {
         tiny_write(path, f.data, n);
         fine += opens(qn, path);
     }
