@@ -38,11 +38,24 @@ QN_API qn_tensor *qn_module_add(qn_module *m, const char *name, qn_tensor *value
 QN_API int qn_module_count(const qn_module *m);
 QN_API const char *qn_module_name(const qn_module *m, int i); /* NULL past the last */
 QN_API qn_tensor *const *qn_module_parameters(const qn_module *m);
-QN_API qn_tensor *qn_module_find(const qn_module *m, const char *name); /* or NULL, no error */
-/* All parameters, as qn_save. */
+/* A parameter or buffer; or NULL, no error. */
+QN_API qn_tensor *qn_module_find(const qn_module *m, const char *name);
+/* Buffers are what a model keeps that is not trained, running means: named, saved and loaded as
+ * parameters, but not among them. */
+QN_API qn_tensor *qn_module_buffer(qn_module *m, const char *name, qn_dtype dtype, int rank,
+                                   const int64_t *shape, const qn_init_options *init);
+QN_API int qn_module_buffer_count(const qn_module *m);
+QN_API const char *qn_module_buffer_name(const qn_module *m, int i); /* NULL past the last */
+/* A module is in training when it is made: its layers drop values and go on with their running
+ * statistics. The change is for what is recorded from then on. */
+QN_API void qn_module_train(qn_module *m, bool training);
+/* The key that its layers draw by in training, u32 [2], which each draw assigns to: with it, as
+ * with a buffer, a run goes on bit for bit. Not among what is saved. */
+QN_API qn_tensor *qn_module_key(qn_module *m);
+/* All parameters and buffers, as qn_save. */
 QN_API qn_code qn_module_save(const qn_module *m, const char *path, const qn_save_options *options);
-/* Give every parameter the value stored under its name; dtypes and shapes must be the same. All of
- * them or, on error, none. The file may hold more. */
+/* Give every parameter and buffer the value stored under its name; dtypes and shapes must be the
+ * same. All of them or, on error, none. The file may hold more. */
 QN_API qn_code qn_module_load(qn_module *m, const qn_file *file);
 
 /* Layers: objects of a module, which owns them and their parameters "<name>.weight" and so on;
@@ -57,10 +70,48 @@ typedef struct qn_layer_options {
     const qn_conv_options *conv; /* read when the layer is made */
     bool no_bias;
     bool causal;
+    /* From here on qn_layer_new reads them: docs/layers.md says which argument of a kind is which
+     * field. What is 0 is PyTorch's default; a double that is to be 0 is -0.0. */
+    int64_t in, out;         /* features or channels; of an embedding its rows and their width */
+    int64_t hidden, project; /* features within; 0 or those of an LSTM's result */
+    int64_t kernel[3], stride[3], dilation[3]; /* by spatial axis; later ones of 0: as the first */
+    int64_t padding[3], extra[3];              /* padding[0] -1: "same" */
+    int64_t shape[4];                          /* axes that are normalised, up to a 0 */
+    int64_t groups, heads, layers, key_width, value_width;
+    int64_t first, index; /* of an axis or a row i: i + 1, or below 0, from the end */
+    double p, momentum;   /* of dropout; of running statistics, NaN: their mean */
+    double a, b;          /* of activations and the like */
+    int affine, track;    /* 1: yes, -1: no */
+    int padding_mode;     /* 0 zeros, 1 reflect, 2 replicate, 3 circular */
+    int variant;          /* of several words, the first being 0 */
+    bool ceil, exclude_padding, indices, batch_first, bidirectional, norm_first;
+    bool add_bias, add_zero, apart; /* apart: weights of attention by heads, not their mean */
+    bool improved, no_loops, no_normalize, no_concat; /* of graph convolution and attention */
+    bool training;                                    /* read by qn_layer_apply, as is: */
+    qn_tensor *key;                                   /* for what is drawn in training */
 } qn_layer_options;
 #define QN_LAYER_OPTIONS(...) QN_STRUCT(qn_layer_options, __VA_ARGS__)
-/* What the layer does to x, f32 unless the parameters were assigned others. */
+/* What the layer does to x, f32 unless the parameters were assigned others. In training running
+ * statistics and the module's key are assigned to, which is computed with the next read. */
 QN_API qn_tensor *qn_layer_forward(const qn_layer *l, qn_tensor *x);
+
+/* A layer of any kind, by PyTorch's name of it: "Conv2d", "LSTM", "TransformerEncoderLayer". Its
+ * parameters have PyTorch's names behind `name` and a dot, their first values its distributions, so
+ * that qn_module_load takes its checkpoints. docs/layers.md has the kinds, their arguments, inputs
+ * and results. QN_EARG: no such kind, or an argument that it needs is missing. */
+QN_API qn_layer *qn_layer_new(qn_module *m, const char *kind, const char *name,
+                              const qn_layer_options *options);
+/* qn_layer_forward of several inputs, of which those that may be left out may be NULL, and into
+ * out[n_out] the first n_out of its results, NULL where it has none. */
+QN_API qn_code qn_layer_call(const qn_layer *l, int n_in, qn_tensor *const *inputs, int n_out,
+                             qn_tensor **out);
+/* The same as a function that assigns nothing, for those who keep the tensors themselves: `tensors`
+ * are as qn_layer_new makes them, parameters and buffers in one order. out[n_out]: the kind's
+ * results, behind them as many as there are tensors, the new values of those that change, NULL of
+ * others. */
+QN_API qn_code qn_layer_apply(const char *kind, const qn_layer_options *options, int n,
+                              qn_tensor *const *tensors, int n_in, qn_tensor *const *inputs,
+                              int n_out, qn_tensor **out);
 
 /* x [.., in] -> x @ weight^T + bias [.., out]; weight [out, in] starts uniform within 1/sqrt(in),
  * or with deviation scale; bias [out] at zero. Options: scale, no_bias. */

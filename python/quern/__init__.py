@@ -33,8 +33,8 @@ newaxis = None
 
 
 def __getattr__(name: str) -> _Any:
-    """Namespaces of the array API, which nobody waits for who does not use them."""
-    if name in ("array_api", "linalg"):
+    """Namespaces that nobody waits for who does not use them: of the array API, and layers."""
+    if name in ("array_api", "linalg", "nn"):
         import importlib
         return importlib.import_module("quern." + name)
     raise AttributeError(f"module 'quern' has no attribute {name!r}")

@@ -256,6 +256,10 @@ void tensor_release_buffer(PyObject *self, Py_buffer *view);
 qn_tensor *tensor_of_dlpack(qn_ctx *qn, PyObject *o, bool copy); /* NULL with an exception */
 bool exchange_add(PyObject *module);
 
+/* ---- layers.c -------------------------------------------------------------------------------- */
+
+bool layers_add(PyObject *module);
+
 /* ---- optim.c --------------------------------------------------------------------------------- */
 
 bool optim_add(PyObject *module);

@@ -9,7 +9,6 @@
 #include <stdio.h>
 
 static const double init_scale = 0.02;
-enum { PARAMETERS = 5, BLOCK_PARAMETERS = 12 }; /* in the model's ends, in each block */
 
 typedef struct gpt {
     qn_ctx *ctx;
@@ -38,14 +37,15 @@ static bool config_fine(qn_ctx *qn, const qn_gpt_config *c) {
     return true;
 }
 
-/* False when a parameter could not be made. */
+/* False when a layer could not be made. */
 static bool add_layers(gpt *t) {
     qn_module *m = t->module;
     const qn_gpt_config *c = &t->config;
     double out_scale = init_scale / sqrt(2.0 * (double)c->layers);
     t->token = qn_embedding_new(m, "token", c->vocabulary, c->width,
                                 &QN_LAYER_OPTIONS(.scale = init_scale));
-    qn_embedding_new(m, "position", c->context, c->width, &QN_LAYER_OPTIONS(.scale = init_scale));
+    bool made = qn_embedding_new(m, "position", c->context, c->width,
+                                 &QN_LAYER_OPTIONS(.scale = init_scale)) != NULL;
     t->places = qn_module_find(m, "position.weight");
     for (int64_t i = 0; i < c->layers; i++) {
         char name[32];
@@ -53,11 +53,12 @@ static bool add_layers(gpt *t) {
         t->block[i] = qn_block_new(
             m, name, c->width, c->heads,
             &QN_LAYER_OPTIONS(.scale = init_scale, .out_scale = out_scale, .causal = true));
+        made &= t->block[i] != NULL;
     }
     t->norm = qn_layer_norm_new(m, "norm", c->width, NULL);
     t->head = qn_linear_new(m, "head", c->width, c->vocabulary,
                             &QN_LAYER_OPTIONS(.scale = init_scale, .no_bias = true));
-    return qn_module_count(m) == PARAMETERS + c->layers * BLOCK_PARAMETERS;
+    return made && t->token && t->norm && t->head;
 }
 
 static void gpt_close(gpt *t) {
@@ -83,7 +84,7 @@ qn_gpt *qn_gpt_new(qn_ctx *qn, uint64_t seed, const qn_gpt_config *given) {
     t->config = *config;
     t->size = size;
     t->module = qn_module_new(qn, seed);
-    bool made = t->module && add_layers(t) && t->head &&
+    bool made = t->module && add_layers(t) &&
                 !qn_realize(qn_module_count(t->module), qn_module_parameters(t->module));
     qn_gpt *known = made ? object_open(qn, HANDLE_GPT, t) : NULL;
     if (!known) gpt_close(t);

@@ -1,10 +1,11 @@
-/* module.c - a model's parameters: an ordered list of tensors under unique names.
+/* module.c - a model's parameters and buffers: two ordered lists of tensors under unique names.
  *
- * A name is a path with dots, "block.0.attention.qkv.weight"; the list is what optimizers walk and
- * what checkpoints hold. A random initial value is drawn from the module's seed and the
- * parameter's name, so it depends neither on the order of creation nor on other parameters.
+ * A name is a path with dots, "block.0.attention.qkv.weight"; the parameters are what optimizers
+ * walk, both lists what checkpoints hold. A random initial value is drawn from the module's seed
+ * and the parameter's name, so it depends neither on the order of creation nor on other parameters.
  *
- * Invariant: parameters [0, count) are alive, each holding one reference, its name in the arena. */
+ * Invariant: tensors [0, count) of a list are alive, each holding one reference, its name in the
+ * arena. */
 #include "graph/graph.h"
 #include "io/io.h"
 #include "nn/nn.h"
@@ -12,14 +13,23 @@
 #include <math.h>
 #include <stdio.h>
 
+typedef struct tensors {
+    const char **name;
+    qn_tensor **tensor;
+    uint32_t count, name_cap, tensor_cap;
+} tensors;
+
+typedef enum kept_as { PARAMETERS, BUFFERS, LISTS } kept_as;
+static const char *const kept_words[LISTS] = {"parameter", "buffer"};
+
 typedef struct module {
     qn_ctx *ctx;
     uint64_t seed;
     arena a;
-    const char **name;
-    qn_tensor **parameter;
-    uint32_t count, name_cap, parameter_cap;
+    tensors list[LISTS];
     nn_layer *layers; /* the latest first */
+    qn_tensor *key;   /* NULL: nothing was drawn */
+    bool evaluates;   /* not in training */
 } module;
 
 static module *module_of(const qn_module *m, const char *call) {
@@ -31,6 +41,13 @@ qn_ctx *nn_context(const qn_module *known) {
     return m ? m->ctx : NULL;
 }
 
+static void list_free(heap *h, tensors *l) {
+    for (uint32_t i = 0; i < l->count; i++)
+        if (handle_is(l->tensor[i], HANDLE_TENSOR)) qn_release(l->tensor[i]);
+    heap_free(h, l->tensor, l->tensor_cap * sizeof *l->tensor);
+    heap_free(h, l->name, l->name_cap * sizeof *l->name);
+}
+
 static void module_close(module *m) {
     heap *h = &m->ctx->heap;
     while (m->layers) {
@@ -39,10 +56,8 @@ static void module_close(module *m) {
         if (handle_is(l->name, HANDLE_LAYER)) handle_drop(handle_at(l->name));
         heap_free(h, l, l->size);
     }
-    for (uint32_t i = 0; i < m->count; i++)
-        if (handle_is(m->parameter[i], HANDLE_TENSOR)) qn_release(m->parameter[i]);
-    heap_free(h, m->parameter, m->parameter_cap * sizeof *m->parameter);
-    heap_free(h, m->name, m->name_cap * sizeof *m->name);
+    for (int k = 0; k < LISTS; k++) list_free(h, &m->list[k]);
+    if (handle_is(m->key, HANDLE_TENSOR)) qn_release(m->key);
     arena_free(&m->a);
     heap_free(h, m, sizeof *m);
 }
@@ -63,20 +78,39 @@ void qn_module_free(qn_module *known) {
     if (m) module_close(m);
 }
 
+static const tensors *list_of(const qn_module *known, kept_as k, const char *call) {
+    const module *m = module_of(known, call);
+    return m ? &m->list[k] : NULL;
+}
+
+static const char *name_at(const tensors *l, int i) {
+    return l && i >= 0 && (uint32_t)i < l->count ? l->name[i] : NULL;
+}
+
 int qn_module_count(const qn_module *known) {
-    const module *m = module_of(known, "module_count");
-    return m ? (int)m->count : 0;
+    const tensors *l = list_of(known, PARAMETERS, "module_count");
+    return l ? (int)l->count : 0;
 }
 
 const char *qn_module_name(const qn_module *known, int i) {
-    const module *m = module_of(known, "module_name");
-    return m && i >= 0 && (uint32_t)i < m->count ? m->name[i] : NULL;
+    return name_at(list_of(known, PARAMETERS, "module_name"), i);
 }
 
 qn_tensor *const *qn_module_parameters(const qn_module *known) {
-    const module *m = module_of(known, "module_parameters");
-    return m ? m->parameter : NULL;
+    const tensors *l = list_of(known, PARAMETERS, "module_parameters");
+    return l ? l->tensor : NULL;
 }
+
+int qn_module_buffer_count(const qn_module *known) {
+    const tensors *l = list_of(known, BUFFERS, "module_buffer_count");
+    return l ? (int)l->count : 0;
+}
+
+const char *qn_module_buffer_name(const qn_module *known, int i) {
+    return name_at(list_of(known, BUFFERS, "module_buffer_name"), i);
+}
+
+/* ---- layers ------------------------------------------------------------------------------- */
 
 qn_layer *nn_layer_keep(qn_module *known, nn_layer *l) {
     module *m = module_of(known, "module");
@@ -87,25 +121,60 @@ qn_layer *nn_layer_keep(qn_module *known, nn_layer *l) {
     return l->name;
 }
 
-static int module_index(const module *m, const char *name) {
-    for (uint32_t i = 0; i < m->count; i++)
-        if (strcmp(m->name[i], name) == 0) return (int)i;
-    return -1;
+bool nn_training(const qn_module *known) {
+    const module *m = module_of(known, "module");
+    return m && !m->evaluates;
+}
+
+void qn_module_train(qn_module *known, bool training) {
+    module *m = module_of(known, "module_train");
+    if (m) m->evaluates = !training;
+}
+
+qn_tensor *qn_module_key(qn_module *known) {
+    module *m = module_of(known, "module_key");
+    if (!m || m->key) return m ? m->key : NULL;
+    uint64_t bits = hash_bytes("key", 3, m->seed);
+    qn_scope s = qn_scope_begin(m->ctx);
+    qn_tensor *key = qn_from(m->ctx, QN_U32, 1, (int64_t[]){2}, &bits);
+    if (key) {
+        m->key = qn_keep(key);
+        tensor_is_initial(tensor_at(key));
+    }
+    qn_scope_end(m->ctx, s);
+    return m->key;
+}
+
+/* Draws count from 0; the next key is that of a number that no layer draws by. */
+qn_tensor *nn_draw(qn_module *known) {
+    qn_tensor *key = qn_module_key(known);
+    qn_tensor *now = key ? qn_key_fold(key, UINT64_MAX) : NULL;
+    return now && !qn_assign(key, qn_key_fold(key, UINT64_MAX - 1)) ? now : NULL;
+}
+
+/* ---- names -------------------------------------------------------------------------------- */
+
+static qn_tensor *named(const module *m, const char *name) {
+    for (int k = 0; k < LISTS; k++)
+        for (uint32_t i = 0; i < m->list[k].count; i++)
+            if (strcmp(m->list[k].name[i], name) == 0) return m->list[k].tensor[i];
+    return NULL;
 }
 
 static void note_missing(const module *m, const char *name) {
     char near[200];
     nearest x = {.wanted = name};
-    for (uint32_t i = 0; i < m->count; i++) nearest_offer(&x, m->name[i]);
+    for (int k = 0; k < LISTS; k++)
+        for (uint32_t i = 0; i < m->list[k].count; i++) nearest_offer(&x, m->list[k].name[i]);
     snprintf(m->ctx->missing, sizeof m->ctx->missing, "module_find found no \"%.60s\", there is %s",
              name, nearest_text(&x, near, sizeof near));
 }
 
 qn_tensor *qn_module_find(const qn_module *known, const char *name) {
     const module *m = module_of(known, "module_find");
-    int i = m && name ? module_index(m, name) : -1;
-    if (i < 0 && m) note_missing(m, name ? name : "");
-    return i < 0 ? NULL : m->parameter[i];
+    qn_tensor *t = m && name ? named(m, name) : NULL;
+    if (!t && m) note_missing(m, name ? name : "");
+    return t;
 }
 
 bool nn_name(qn_module *m, char out[NN_NAME_MOST], const char *name, const char *part) {
@@ -119,35 +188,38 @@ bool nn_name(qn_module *m, char out[NN_NAME_MOST], const char *name, const char 
 
 typedef struct addition {
     module *m;
+    kept_as as;
     const char *name;
     qn_tensor *value;
 } addition;
 
 static void add_work(void *arg) {
     addition *x = arg;
-    module *m = x->m;
-    heap *h = &m->ctx->heap;
-    m->name = heap_grow(h, m->name, &m->name_cap, m->count + 1, sizeof *m->name);
-    m->parameter =
-        heap_grow(h, m->parameter, &m->parameter_cap, m->count + 1, sizeof *m->parameter);
-    m->name[m->count] = arena_printf(&m->a, "%s", x->name);
-    m->parameter[m->count++] = qn_keep(x->value);
+    tensors *l = &x->m->list[x->as];
+    heap *h = &x->m->ctx->heap;
+    l->name = heap_grow(h, l->name, &l->name_cap, l->count + 1, sizeof *l->name);
+    l->tensor = heap_grow(h, l->tensor, &l->tensor_cap, l->count + 1, sizeof *l->tensor);
+    l->name[l->count] = arena_printf(&x->m->a, "%s", x->name);
+    l->tensor[l->count++] = qn_keep(x->value);
     tensor_is_initial(tensor_at(x->value));
+}
+
+static qn_tensor *add(module *m, kept_as as, const char *name, qn_tensor *value) {
+    if (!value && m->ctx->code) return NULL; /* why is known */
+    if (!name || !*name || strlen(name) >= NN_NAME_MOST)
+        return fail_null(m->ctx, QN_EARG, "module: a %s needs a name of 1 to %d bytes",
+                         kept_words[as], NN_NAME_MOST - 1);
+    if (!tensor_of(m->ctx, value, "module_add", "value")) return NULL;
+    if (named(m, name))
+        return fail_null(m->ctx, QN_EARG, "module: there is a parameter \"%s\" already", name);
+    if (!qn_name(value) && qn_set_name(value, name)) return NULL;
+    addition x = {m, as, name, value};
+    return guarded(m->ctx, add_work, &x) ? NULL : value;
 }
 
 qn_tensor *qn_module_add(qn_module *known, const char *name, qn_tensor *value) {
     module *m = module_of(known, "module_add");
-    if (!m) return NULL;
-    if (!value && m->ctx->code) return NULL; /* why is known */
-    if (!name || !*name || strlen(name) >= NN_NAME_MOST)
-        return fail_null(m->ctx, QN_EARG, "module: a parameter needs a name of 1 to %d bytes",
-                         NN_NAME_MOST - 1);
-    if (!tensor_of(m->ctx, value, "module_add", "value")) return NULL;
-    if (module_index(m, name) >= 0)
-        return fail_null(m->ctx, QN_EARG, "module: there is a parameter \"%s\" already", name);
-    if (!qn_name(value) && qn_set_name(value, name)) return NULL;
-    addition x = {m, name, value};
-    return guarded(m->ctx, add_work, &x) ? NULL : value;
+    return m ? add(m, PARAMETERS, name, value) : NULL;
 }
 
 /* ---- initial values ----------------------------------------------------------------------- */
@@ -187,27 +259,74 @@ static qn_tensor *draw(const module *m, const char *name, qn_dtype dtype, int ra
     return fail_null(m->ctx, QN_EARG, "module: \"%s\": no such initial value", name);
 }
 
+/* A tensor that begins as `init` says, into a list. */
+typedef struct beginning {
+    const char *call, *name;
+    qn_dtype dtype;
+    int rank;
+    const int64_t *shape;
+    const qn_init_options *init;
+} beginning;
+
+static qn_tensor *begin(module *m, kept_as as, const beginning *b) {
+    qn_init_options init = QN_INIT_OPTIONS();
+    if (!m || !b->name) return NULL;
+    if (!struct_take(m->ctx, b->call, "qn_init_options", &init, sizeof init, b->init)) return NULL;
+    qn_scope s = qn_scope_begin(m->ctx);
+    qn_tensor *t = add(m, as, b->name, draw(m, b->name, b->dtype, b->rank, b->shape, &init));
+    qn_scope_end(m->ctx, s);
+    return t;
+}
+
 qn_tensor *qn_module_parameter(qn_module *known, const char *name, qn_dtype dtype, int rank,
                                const int64_t *shape, const qn_init_options *options) {
-    const module *m = module_of(known, "module_parameter");
-    qn_init_options init = QN_INIT_OPTIONS();
-    if (!m || !name) return NULL;
-    qn_ctx *qn = m->ctx;
-    if (!struct_take(qn, "module_parameter", "qn_init_options", &init, sizeof init, options))
-        return NULL;
-    qn_scope s = qn_scope_begin(qn);
-    qn_tensor *t = draw(m, name, dtype, rank, shape, &init);
-    t = qn_module_add(known, name, t);
-    qn_scope_end(qn, s);
-    return t;
+    return begin(module_of(known, "module_parameter"), PARAMETERS,
+                 &(beginning){"module_parameter", name, dtype, rank, shape, options});
+}
+
+qn_tensor *qn_module_buffer(qn_module *known, const char *name, qn_dtype dtype, int rank,
+                            const int64_t *shape, const qn_init_options *options) {
+    return begin(module_of(known, "module_buffer"), BUFFERS,
+                 &(beginning){"module_buffer", name, dtype, rank, shape, options});
 }
 
 /* ---- checkpoints -------------------------------------------------------------------------- */
 
+/* Parameters and behind them buffers: names and tensors, of memory of one piece. */
+typedef struct listing {
+    size_t size;
+    uint32_t count;
+    const char **name;
+    qn_tensor **tensor, **value; /* value: room for as many */
+} listing;
+
+static bool list_all(const module *m, listing *all) {
+    all->count = m->list[PARAMETERS].count + m->list[BUFFERS].count;
+    all->size = (all->count + 1) * 3 * sizeof(void *);
+    char *memory = heap_try(&m->ctx->heap, all->size);
+    if (!memory) return fail(m->ctx, QN_ENOMEM, "module: out of memory"), false;
+    all->name = (void *)memory;
+    all->tensor = (void *)(all->name + all->count + 1);
+    all->value = all->tensor + all->count + 1;
+    uint32_t at = 0;
+    for (int k = 0; k < LISTS; k++)
+        for (uint32_t i = 0; i < m->list[k].count; i++, at++)
+            all->name[at] = m->list[k].name[i], all->tensor[at] = m->list[k].tensor[i];
+    return true;
+}
+
+static void listing_free(const module *m, listing *all) {
+    heap_free(&m->ctx->heap, all->name, all->size);
+}
+
 qn_code qn_module_save(const qn_module *known, const char *path, const qn_save_options *options) {
     const module *m = module_of(known, "module_save");
+    listing all;
     if (!m) return handle_code(known);
-    return qn_save(m->ctx, path, (int)m->count, m->name, m->parameter, options);
+    if (!list_all(m, &all)) return qn_error_code(m->ctx);
+    qn_code code = qn_save(m->ctx, path, (int)all.count, all.name, all.tensor, options);
+    listing_free(m, &all);
+    return code;
 }
 
 static bool same_shape(const qn_tensor *a, const qn_tensor *b) {
@@ -217,32 +336,31 @@ static bool same_shape(const qn_tensor *a, const qn_tensor *b) {
 }
 
 /* Read and compare all, then assign all: an assignment of values that fit cannot half succeed. */
-static qn_code load_values(const module *m, const qn_file *file, qn_tensor **value) {
-    for (uint32_t i = 0; i < m->count; i++) {
-        value[i] = qn_file_tensor(file, m->name[i]);
-        if (!value[i]) return qn_error_code(m->ctx);
-        if (!same_shape(value[i], m->parameter[i]))
+static qn_code load_values(const module *m, const qn_file *file, const listing *all) {
+    for (uint32_t i = 0; i < all->count; i++) {
+        all->value[i] = qn_file_tensor(file, all->name[i]);
+        if (!all->value[i]) return qn_error_code(m->ctx);
+        if (!same_shape(all->value[i], all->tensor[i]))
             return fail(m->ctx, QN_ESHAPE, "module: \"%s\" has another shape or dtype in the file",
-                        m->name[i]);
+                        all->name[i]);
     }
-    for (uint32_t i = 0; i < m->count; i++) {
-        int code = qn_assign(m->parameter[i], value[i]);
+    for (uint32_t i = 0; i < all->count; i++) {
+        int code = qn_assign(all->tensor[i], all->value[i]);
         if (code) return code;
     }
-    return m->count ? qn_realize((int)m->count, m->parameter) : QN_OK;
+    return all->count ? qn_realize((int)all->count, all->tensor) : QN_OK;
 }
 
 qn_code qn_module_load(qn_module *known, const qn_file *file) {
     const module *m = module_of(known, "module_load");
+    listing all;
     if (!m) return handle_code(known);
     if (!handle_check(m->ctx, file, HANDLE_FILE, "module_load", "file"))
         return qn_error_code(m->ctx);
-    size_t size = (m->count + 1) * sizeof(qn_tensor *);
-    qn_tensor **value = heap_try(&m->ctx->heap, size);
-    if (!value) return fail(m->ctx, QN_ENOMEM, "module: out of memory");
+    if (!list_all(m, &all)) return qn_error_code(m->ctx);
     qn_scope s = qn_scope_begin(m->ctx);
-    int code = load_values(m, file, value);
+    int code = load_values(m, file, &all);
     qn_scope_end(m->ctx, s);
-    heap_free(&m->ctx->heap, value, size);
+    listing_free(m, &all);
     return code;
 }

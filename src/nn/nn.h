@@ -16,6 +16,9 @@ enum { NN_NAME_MOST = 128 }; /* bytes of a parameter's name with its end */
 /* "<name>.<part>" into out; false and an error when it is too long. */
 bool nn_name(qn_module *m, char out[NN_NAME_MOST], const char *name, const char *part);
 qn_ctx *nn_context(const qn_module *m);
+bool nn_training(const qn_module *m);
+/* The key of a draw; the module's own is another one from then on. NULL after an error. */
+qn_tensor *nn_draw(qn_module *m);
 /* How a layer begins, by which its module frees it. nn_layer_keep gives its public name; NULL: not
  * taken. */
 typedef struct nn_layer {

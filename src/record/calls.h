@@ -591,10 +591,23 @@ X(int, I, module_count, (const qn_module *m), (m), (O(0)))
 X(const char *, W, module_name, (const qn_module *m, int i), (m, i), (O(0), I(1)))
 X(qn_tensor *const *, L, module_parameters, (const qn_module *m), (m), (O(0)))
 X(qn_tensor *, T, module_find, (const qn_module *m, const char *name), (m, name), (O(0), W(1)))
+X(qn_tensor *, T, module_buffer, (qn_module *m, const char *name, qn_dtype dtype, int rank, const int64_t *shape, const qn_init_options *init), (m,
+  name, dtype, rank, shape, init), (O(0), W(1), I(2), I(3), P(4, 3), K(5, init_options)))
+X(int, I, module_buffer_count, (const qn_module *m), (m), (O(0)))
+X(const char *, W, module_buffer_name, (const qn_module *m, int i), (m, i), (O(0), I(1)))
+VOID(module_train, (qn_module *m, bool training), (m, training), (O(0), B(1)))
+X(qn_tensor *, T, module_key, (qn_module *m), (m), (O(0)))
 X(qn_code, E, module_save, (const qn_module *m, const char *path, const qn_save_options *options), (m, path, options), (O(0), W(1), K(2,
   save_options)))
 X(qn_code, E, module_load, (qn_module *m, const qn_file *file), (m, file), (O(0), O(1)))
 X(qn_tensor *, T, layer_forward, (const qn_layer *l, qn_tensor *x), (l, x), (O(0), T(1)))
+X(qn_layer *, O, layer_new, (qn_module *m, const char *kind, const char *name, const qn_layer_options *options), (m, kind, name, options), (O(0),
+  W(1), W(2), K(3, layer_options)))
+X(qn_code, E, layer_call, (const qn_layer *l, int n_in, qn_tensor *const *inputs, int n_out, qn_tensor **out), (l, n_in, inputs, n_out, out), (O(0),
+  I(1), L(2, 1), I(3), R(4, 3)))
+X(qn_code, E, layer_apply, (const char *kind, const qn_layer_options *options, int n, qn_tensor *const *tensors, int n_in, qn_tensor *const *inputs,
+  int n_out, qn_tensor **out), (kind, options, n, tensors, n_in, inputs, n_out, out), (W(0), K(1,
+  layer_options), I(2), L(3, 2), I(4), L(5, 4), I(6), R(7, 6)))
 X(qn_layer *, O, linear_new, (qn_module *m, const char *name, int64_t in, int64_t out, const qn_layer_options *options), (m, name, in, out, options),
   (O(0), W(1), Z(2), Z(3), K(4, layer_options)))
 X(qn_layer *, O, conv_new, (qn_module *m, const char *name, int64_t in, int64_t out, int space, const int64_t *kernel,

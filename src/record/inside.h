@@ -492,9 +492,17 @@
 #define qn_module_name inner_module_name
 #define qn_module_parameters inner_module_parameters
 #define qn_module_find inner_module_find
+#define qn_module_buffer inner_module_buffer
+#define qn_module_buffer_count inner_module_buffer_count
+#define qn_module_buffer_name inner_module_buffer_name
+#define qn_module_train inner_module_train
+#define qn_module_key inner_module_key
 #define qn_module_save inner_module_save
 #define qn_module_load inner_module_load
 #define qn_layer_forward inner_layer_forward
+#define qn_layer_new inner_layer_new
+#define qn_layer_call inner_layer_call
+#define qn_layer_apply inner_layer_apply
 #define qn_linear_new inner_linear_new
 #define qn_conv_new inner_conv_new
 #define qn_embedding_new inner_embedding_new

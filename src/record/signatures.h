@@ -28,6 +28,8 @@ S(qn_code, I, code_c_z_z, (qn_ctx *a0, int64_t a1, int64_t a2), (a0, a1, a2), (P
 S(qn_code, I, code_constarchivep_i_archive_infop_size_t, (const qn_archive *a0, int a1,
   qn_archive_info *a2, size_t a3), (a0, a1, a2, a3), (P(0), I(1), P(2), I(3)))
 S(qn_code, I, code_constctxp, (const qn_ctx *a0), (a0), (P(0)))
+S(qn_code, I, code_constlayerp_i_l_i_r, (const qn_layer *a0, int a1, qn_tensor *const *a2,
+  int a3, qn_tensor **a4), (a0, a1, a2, a3, a4), (P(0), I(1), P(2), I(3), P(4)))
 S(qn_code, I, code_constmodulep_w_constsave_optionsp, (const qn_module *a0, const char *a1,
   const qn_save_options *a2), (a0, a1, a2), (P(0), P(1), P(2)))
 S(qn_code, I, code_consttextp_z_z_int32_tp, (const qn_text *a0, int64_t a1, int64_t a2,
@@ -112,6 +114,10 @@ S(qn_code, I, code_t_z_i_b_r_r, (qn_tensor *a0, int64_t a1, int a2, bool a3, qn_
   qn_tensor **a5), (a0, a1, a2, a3, a4, a5), (P(0), I(1), I(2), I(3), P(4), P(5)))
 S(qn_code, I, code_t_z_r_r, (qn_tensor *a0, int64_t a1, qn_tensor **a2, qn_tensor **a3), (a0, a1,
   a2, a3), (P(0), I(1), P(2), P(3)))
+S(qn_code, I, code_w_constlayer_optionsp_i_l_i_l_i_r, (const char *a0,
+  const qn_layer_options *a1, int a2, qn_tensor *const *a3, int a4, qn_tensor *const *a5, int a6,
+  qn_tensor **a7), (a0, a1, a2, a3, a4, a5, a6, a7), (P(0), P(1), I(2), P(3), I(4), P(5), I(6),
+  P(7)))
 S(qn_dtype, I, dtype_ct, (const qn_tensor *a0), (a0), (P(0)))
 S(qn_dtype, I, dtype_i_l_i_constdtypep_number, (int a0, qn_tensor *const *a1, int a2,
   const qn_dtype *a3, qn_number a4), (a0, a1, a2, a3, a4), (I(0), P(1), I(2), P(3), I(4)))
@@ -129,6 +135,8 @@ S(int, I, i_consttextp_int32_tp_int32_tp_constbatch_optionsp, (const qn_text *a0
   int32_t *a2, const qn_batch_options *a3), (a0, a1, a2, a3), (P(0), P(1), P(2), P(3)))
 S(int, I, i_ct, (const qn_tensor *a0), (a0), (P(0)))
 S(qn_tensor *const *, P, l_constmodulep, (const qn_module *a0), (a0), (P(0)))
+S(qn_layer *, P, layerp_modulep_w_w_constlayer_optionsp, (qn_module *a0, const char *a1,
+  const char *a2, const qn_layer_options *a3), (a0, a1, a2, a3), (P(0), P(1), P(2), P(3)))
 S(qn_layer *, P, layerp_modulep_w_z_constlayer_optionsp, (qn_module *a0, const char *a1,
   int64_t a2, const qn_layer_options *a3), (a0, a1, a2, a3), (P(0), P(1), I(2), P(3)))
 S(qn_layer *, P, layerp_modulep_w_z_z_constlayer_optionsp, (qn_module *a0, const char *a1,
@@ -202,6 +210,7 @@ S(qn_tensor *, P, t_i_l_w, (int a0, qn_tensor *const *a1, const char *a2), (a0, 
   P(1), P(2)))
 S(qn_tensor *, P, t_loopp, (qn_loop *a0), (a0), (P(0)))
 S(qn_tensor *, P, t_loopp_i, (qn_loop *a0, int a1), (a0, a1), (P(0), I(1)))
+S(qn_tensor *, P, t_modulep, (qn_module *a0), (a0), (P(0)))
 S(qn_tensor *, P, t_modulep_w_dtype_i_p_constinit_optionsp, (qn_module *a0, const char *a1,
   qn_dtype a2, int a3, const int64_t *a4, const qn_init_options *a5), (a0, a1, a2, a3, a4, a5),
   (P(0), P(1), I(2), I(3), P(4), P(5)))
@@ -372,6 +381,7 @@ SV(void_filep, (qn_file *a0), (a0), (P(0)))
 SV(void_gptp, (qn_gpt *a0), (a0), (P(0)))
 SV(void_loopp, (qn_loop *a0), (a0), (P(0)))
 SV(void_modulep, (qn_module *a0), (a0), (P(0)))
+SV(void_modulep_b, (qn_module *a0, bool a1), (a0, a1), (P(0), I(1)))
 SV(void_optimizerp, (qn_optimizer *a0), (a0), (P(0)))
 SV(void_planp, (qn_plan *a0), (a0), (P(0)))
 SV(void_t, (qn_tensor *a0), (a0), (P(0)))

@@ -601,10 +601,25 @@ X(int, module_count, i_constmodulep, OF_HANDLES_1(m), (const qn_module *m), (m))
 X(const char *, module_name, w_constmodulep_i, OF_HANDLES_1(m), (const qn_module *m, int i), (m, i))
 X(qn_tensor *const *, module_parameters, l_constmodulep, OF_HANDLES_1(m), (const qn_module *m), (m))
 X(qn_tensor *, module_find, t_constmodulep_w, OF_HANDLES_1(m), (const qn_module *m, const char *name), (m, name))
+X(qn_tensor *, module_buffer, t_modulep_w_dtype_i_p_constinit_optionsp, OF_HANDLES_1(m) || OF_DTYPE(dtype), (qn_module *m, const char *name,
+  qn_dtype dtype, int rank, const int64_t *shape, const qn_init_options *init), (m, name, dtype,
+  rank, shape, init))
+X(int, module_buffer_count, i_constmodulep, OF_HANDLES_1(m), (const qn_module *m), (m))
+X(const char *, module_buffer_name, w_constmodulep_i, OF_HANDLES_1(m), (const qn_module *m, int i), (m, i))
+VOID(module_train, void_modulep_b, OF_HANDLES_1(m), (qn_module *m, bool training), (m, training))
+X(qn_tensor *, module_key, t_modulep, OF_HANDLES_1(m), (qn_module *m), (m))
 X(qn_code, module_save, code_constmodulep_w_constsave_optionsp, OF_HANDLES_1(m), (const qn_module *m, const char *path,
   const qn_save_options *options), (m, path, options))
 X(qn_code, module_load, code_modulep_constfilep, OF_HANDLES_2(m, file), (qn_module *m, const qn_file *file), (m, file))
 X(qn_tensor *, layer_forward, t_constlayerp_t, OF_HANDLES_2(l, x), (const qn_layer *l, qn_tensor *x), (l, x))
+X(qn_layer *, layer_new, layerp_modulep_w_w_constlayer_optionsp, OF_HANDLES_1(m), (qn_module *m, const char *kind, const char *name,
+  const qn_layer_options *options), (m, kind, name, options))
+X(qn_code, layer_call, code_constlayerp_i_l_i_r, OF_HANDLES_1(l) || OF_LIST(n_in, inputs), (const qn_layer *l, int n_in, qn_tensor *const *inputs,
+  int n_out, qn_tensor **out), (l, n_in, inputs, n_out, out))
+X(qn_code, layer_apply, code_w_constlayer_optionsp_i_l_i_l_i_r, OF_LIST(n, tensors) || OF_LIST(n_in, inputs), (const char *kind,
+  const qn_layer_options *options, int n, qn_tensor *const *tensors, int n_in,
+  qn_tensor *const *inputs, int n_out, qn_tensor **out), (kind, options, n, tensors, n_in,
+  inputs, n_out, out))
 X(qn_layer *, linear_new, layerp_modulep_w_z_z_constlayer_optionsp, OF_HANDLES_1(m), (qn_module *m, const char *name, int64_t in, int64_t out,
   const qn_layer_options *options), (m, name, in, out, options))
 X(qn_layer *, conv_new, layerp_modulep_w_z_z_i_p_constlayer_optionsp, OF_HANDLES_1(m), (qn_module *m, const char *name, int64_t in, int64_t out,
