@@ -33,6 +33,7 @@ import sys
 
 sys.dont_write_bytecode = True
 import calls  # noqa: E402
+import gen_layers  # noqa: E402
 import gen_python  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -288,7 +289,8 @@ def of_python(make):
 
 WHOLE += [("python/src/calls.h", lambda: of_python(gen_python.rows)),
           ("python/src/docs.h", lambda: of_python(gen_python.docs)),
-          ("python/quern/_core.pyi", lambda: of_python(gen_python.stubs))]
+          ("python/quern/_core.pyi", lambda: of_python(gen_python.stubs)),
+          ("python/quern/nn/layers.pyi", lambda: gen_layers.stubs(sys.modules[__name__]))]
 
 
 def python_tables():
@@ -296,7 +298,7 @@ def python_tables():
 
 
 OUTPUTS = [("src/func/api.c", wrappers), ("docs/ops.md", ops_tables), ("docs/knobs.md", knobs_table),
-           ("docs/python.md", python_tables)]
+           ("docs/python.md", python_tables), ("docs/layers.md", lambda: gen_layers.table(sys.modules[__name__]))]
 
 # ---- regions -------------------------------------------------------------------------------------
 

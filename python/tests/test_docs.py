@@ -16,7 +16,7 @@ import quern
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = ("from-pytorch.md", "from-numpy.md")  # of names
-APART = ("python.md", "data.md") + TABLES  # each block is a program
+APART = ("python.md", "data.md", "layers.md") + TABLES  # each block is a program
 
 
 def run(page, block, k):

@@ -17,12 +17,14 @@ api=$tree/src/func/api.c
 fresh() { # a copy that is up to date
     rm -rf "$tree"
     mkdir -p "$tree/tools" "$tree/include" "$tree/docs" "$tree/src/graph" "$tree/src/func" \
-        "$tree/src/base" "$tree/src/record" "$tree/python/src" "$tree/python/quern"
+        "$tree/src/base" "$tree/src/record" "$tree/src/nn/layers" "$tree/python/src" "$tree/python/quern/nn"
     cp tools/gen*.py tools/calls.py "$tree/tools"
     cp include/quern*.h "$tree/include"
-    cp docs/ops.md docs/knobs.md docs/python.md "$tree/docs"
+    cp docs/ops.md docs/knobs.md docs/python.md docs/layers.md "$tree/docs"
     cp python/src/calls.h python/src/docs.h "$tree/python/src"
     cp python/quern/_core.pyi "$tree/python/quern"
+    cp python/quern/nn/layers.pyi "$tree/python/quern/nn"
+    cp src/nn/layers/rows.h src/nn/layers/arguments.h "$tree/src/nn/layers"
     cp src/graph/ops.h "$tree/src/graph"
     cp src/func/funcs.h src/func/api.c "$tree/src/func"
     cp src/base/knobs.h src/base/dtypes.h "$tree/src/base"

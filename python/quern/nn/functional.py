@@ -4,7 +4,7 @@ What is a row of layers is called by the row; the others are the library's funct
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from .._core import Tensor
@@ -12,6 +12,7 @@ from ..autograd import no_grad
 from .layers import KINDS, options_of
 from .random import generator
 
+layer_apply: Any = getattr(_core, "layer_apply")  # noqa: B009 - the stubs have what users call
 
 def of_kind(kind, inputs, tensors=(), training=False, draws=False, **given):
     """The results of a layer of a kind with these arguments and tensors, and the tensors' new values."""
@@ -20,7 +21,7 @@ def of_kind(kind, inputs, tensors=(), training=False, draws=False, **given):
     values.apply_defaults()
     options = options_of(kind, cls.arguments, tuple(values.arguments.values()))
     key = generator.draw() if training and draws else None
-    made = _core.layer_apply(kind, options, training, key, tensors, inputs)
+    made = layer_apply(kind, options, training, key, tensors, inputs)
     return made[:cls.results], made[cls.results:]
 
 
@@ -84,7 +85,7 @@ def kind_function(name, kind):
     def call(input: Tensor, *args: Any, inplace: bool = False, **given: Any) -> Any:
         values = cls.arguments_signature.bind(*args, **given)
         values.apply_defaults()
-        made = _core.layer_apply(kind, options_of(kind, cls.arguments, tuple(values.arguments.values())), False, None,
+        made = layer_apply(kind, options_of(kind, cls.arguments, tuple(values.arguments.values())), False, None,
                                  (), (input,))
         return (made[0], made[1]) if values.arguments.get("return_indices") else made[0]
     call.__name__ = name
@@ -102,6 +103,8 @@ ACTIVATIONS = {"relu": "ReLU", "relu6": "ReLU6", "silu": "SiLU", "mish": "Mish",
                "hardtanh": "Hardtanh", "softplus": "Softplus", "threshold": "Threshold", "glu": "GLU"}
 for _name, _kind in {**POOLS, **ACTIVATIONS}.items():
     globals()[_name] = kind_function(_name, _kind)
+if TYPE_CHECKING:
+    def __getattr__(name: str) -> Any: ...
 
 
 def softmax(input: Tensor, dim: int = -1, dtype: Any = None) -> Tensor:
@@ -206,7 +209,7 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
 # ---- images --------------------------------------------------------------------------------------
 
 
-def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+def pad(input: Tensor, pad: Sequence[int], mode: Any = "constant", value: float | None = None) -> Tensor:
     """Widths before and after, of the last axis first."""
     widths = [0] * (2 * input.ndim)
     for i in range(len(pad) // 2):
@@ -215,11 +218,12 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     return _core.pad(input, widths, mode={"replicate": "edge"}.get(mode, mode), value=value or 0)
 
 
-def interpolate(input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
+def interpolate(input: Tensor, size: Any = None, scale_factor: Any = None, mode: Any = "nearest",
                 align_corners: bool | None = None, antialias: bool = False) -> Tensor:
     axes = input.ndim - 2
     word = {"nearest-exact": "nearest_center", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
-    sizes, scale = size, 0
+    sizes: Any = size
+    scale: Any = 0
     if sizes is None:
         factors = scale_factor if isinstance(scale_factor, (tuple, list)) else [scale_factor] * axes
         sizes = [int(n * f) for n, f in zip(input.shape[2:], factors)]
@@ -260,7 +264,7 @@ def classes_last(x):
 
 
 def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, ignore_index: int = -100,
-                  reduction: str = "mean", label_smoothing: float = 0.0) -> Tensor:
+                  reduction: Any = "mean", label_smoothing: float = 0.0) -> Tensor:
     """Of logits [N, C, ..] or [C], and labels [N, ..] or classes' probabilities."""
     logits = classes_last(input)
     if target.dtype.kind == "f":
@@ -277,7 +281,7 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, i
 
 
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, ignore_index: int = -100,
-             reduction: str = "mean") -> Any:
+             reduction: Any = "mean") -> Any:
     log_p = classes_last(input)
     counts = target != ignore_index
     label = _core.where(counts, target, _core.zeros_like(target))
@@ -288,35 +292,35 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, ignore
     return terms.sum() / each.sum() if reduction == "mean" else reduced(terms, reduction)
 
 
-def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Any:
+def mse_loss(input: Tensor, target: Tensor, reduction: Any = "mean") -> Any:
     return _core.mse_loss(input, target) if reduction == "mean" else reduced((input - target) ** 2, reduction)
 
 
-def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Any:
+def l1_loss(input: Tensor, target: Tensor, reduction: Any = "mean") -> Any:
     return _core.l1_loss(input, target) if reduction == "mean" else reduced(_core.abs(input - target), reduction)
 
 
-def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Any:
+def huber_loss(input: Tensor, target: Tensor, reduction: Any = "mean", delta: float = 1.0) -> Any:
     if reduction == "mean":
         return _core.huber_loss(input, target, delta=delta)
     d = _core.abs(input - target)
     return reduced(_core.where(d <= delta, d * d * 0.5, delta * (d - 0.5 * delta)), reduction)
 
 
-def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Any:
+def smooth_l1_loss(input: Tensor, target: Tensor, reduction: Any = "mean", beta: float = 1.0) -> Any:
     if beta == 0:
         return l1_loss(input, target, reduction)
     return huber_loss(input, target, reduction, beta) / beta
 
 
-def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean") -> Any:
+def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: Any = "mean") -> Any:
     if weight is None:
         return _core.bce_loss(input, target, reduction=reduction)
     return reduced(_core.bce_loss(input, target, reduction="none") * weight, reduction)
 
 
 def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None,
-                                     reduction: str = "mean", pos_weight: Tensor | None = None) -> Any:
+                                     reduction: Any = "mean", pos_weight: Tensor | None = None) -> Any:
     if weight is None and pos_weight is None and reduction == "mean":
         return _core.bce_with_logits(input, target)
     right = target * _core.log_sigmoid(input)
@@ -326,44 +330,44 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tens
     return reduced(terms if weight is None else terms * weight, reduction)
 
 
-def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Any:
+def kl_div(input: Tensor, target: Tensor, reduction: Any = "mean", log_target: bool = False) -> Any:
     if reduction == "batchmean":
         return _core.kl_div(input, target, log_target=log_target, reduction="sum") / input.shape[0]
     return _core.kl_div(input, target, log_target=log_target, reduction=reduction)
 
 
 def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int = 0,
-             reduction: str = "mean") -> Tensor:
+             reduction: Any = "mean") -> Tensor:
     return _core.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=blank, reduction=reduction)
 
 
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0,
-                        reduction: str = "mean") -> Tensor:
+                        reduction: Any = "mean") -> Tensor:
     return _core.triplet_margin_loss(anchor, positive, negative, margin=margin, reduction=reduction)
 
 
 def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0,
-                          reduction: str = "mean") -> Tensor:
+                          reduction: Any = "mean") -> Tensor:
     return _core.cosine_embedding_loss(input1, input2, target, margin=margin, reduction=reduction)
 
 
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0,
-                        reduction: str = "mean") -> Tensor:
+                        reduction: Any = "mean") -> Tensor:
     return _core.margin_ranking_loss(input1, input2, target, margin=margin, reduction=reduction)
 
 
-def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean") -> Tensor:
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: Any = "mean") -> Tensor:
     return _core.hinge_embedding_loss(input, target, margin=margin, reduction=reduction)
 
 
-def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+def soft_margin_loss(input: Tensor, target: Tensor, reduction: Any = "mean") -> Tensor:
     return _core.soft_margin_loss(input, target, reduction=reduction)
 
 
-def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, reduction: str = "mean") -> Tensor:
+def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, reduction: Any = "mean") -> Tensor:
     return _core.poisson_nll_loss(input, target, log_input=log_input, reduction=reduction)
 
 
 def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor, eps: float = 1e-6,
-                      reduction: str = "mean") -> Tensor:
+                      reduction: Any = "mean") -> Tensor:
     return _core.gaussian_nll_loss(input, target, var, eps=eps, reduction=reduction)

@@ -1,7 +1,7 @@
 """losses.py - losses as modules: a class for each function of functional.py, whose keywords are its arguments."""
 
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import functional
 from .module import Module
@@ -49,3 +49,5 @@ def class_of(name, function, tensors):
 
 globals().update({name: class_of(name, *row) for name, row in LOSSES.items()})
 __all__ = list(LOSSES)
+if TYPE_CHECKING:
+    def __getattr__(name: str) -> Any: ...

@@ -37,16 +37,16 @@ def is_parameter(x: Any) -> bool:
 
 
 class Same:
-    """A module in the structure of a tree: equal to itself alone."""
+    """A module in the structure of a tree: equal to itself and to those that were made of it with other parameters."""
 
     def __init__(self, module):
-        self.module = module
+        self.module, self.origin = module, module.__dict__.get("_origin", module)
 
     def __eq__(self, other):
-        return isinstance(other, Same) and self.module is other.module
+        return isinstance(other, Same) and self.origin is other.origin
 
     def __hash__(self):
-        return id(self.module)
+        return id(self.origin)
 
     def __repr__(self):
         return type(self.module).__name__
@@ -57,6 +57,7 @@ class Module:
 
     training: bool
     _kinds: dict[str, str]
+    _left_out: set[str]
 
     def __init__(self) -> None:
         object.__setattr__(self, "_kinds", {})
@@ -70,7 +71,7 @@ class Module:
     # ---- attributes ----
 
     def __setattr__(self, name: str, value: Any) -> None:
-        kinds = self.__dict__.get("_kinds")
+        kinds: Any = self.__dict__.get("_kinds")
         kind = MODULE if isinstance(value, Module) else PARAMETER if is_parameter(value) else None
         if kind and kinds is None:
             raise AttributeError(f"{type(self).__name__}: super().__init__() comes before attributes")
@@ -297,7 +298,9 @@ def children(module):
 def remade(data, values):
     """A module like another, of other values for its parameters; its buffers are the same tensors."""
     given = {id(p): x for p, x in zip(data.module.parameters(), values)}
-    return replaced(data.module, given, {})
+    new = replaced(data.module, given, {})
+    object.__setattr__(new, "_origin", data.origin)
+    return new
 
 
 def replaced(module, given, made):
@@ -305,7 +308,7 @@ def replaced(module, given, made):
         return made[id(module)]
     new = made[id(module)] = object.__new__(type(module))
     for name, x in module.__dict__.items():
-        if isinstance(x, Module):
+        if isinstance(x, Module) and name != "_origin":
             x = replaced(x, given, made)
         elif isinstance(x, Tensor):
             x = given.get(id(x), x)

@@ -1,0 +1,258 @@
+"""quern.nn's modules: what they register, list, save and load; training beside evaluation, in plain steps and in
+functions that are traced; layers of graphs beside their formulas."""
+
+import os
+import tempfile
+import unittest
+
+import quern as qn
+from quern import nn
+from quern.nn import functional as F
+
+X = [[0.5, -1.0, 2.0], [1.5, 0.25, -0.75], [-2.0, 1.0, 0.5], [0.1, 0.2, -0.3]]
+
+
+class Net(nn.Module):
+    def __init__(self, p=0.0):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Dropout(p))
+        self.scale = nn.Parameter(qn.ones(6))
+        self.register_buffer("offset", qn.zeros(6))
+        self.register_buffer("scratch", qn.zeros(1), persistent=False)
+        self.head = nn.Linear(6, 2, bias=False)
+
+    def forward(self, x):
+        return self.head(self.body(x) * self.scale + self.offset)
+
+
+NAMES = ["scale", "offset", "body.0.weight", "body.0.bias", "body.1.weight", "body.1.bias", "body.1.running_mean",
+         "body.1.running_var", "body.1.num_batches_tracked", "head.weight"]
+
+
+def loss_of(model, x, y):
+    return F.cross_entropy(model(x), y)
+
+
+class Registering(unittest.TestCase):
+    def test_attributes_are_parameters_buffers_and_parts(self):
+        net = Net()
+        self.assertEqual(list(net.state_dict()), NAMES)
+        self.assertEqual([n for n, _ in net.named_parameters()],
+                         ["scale", "body.0.weight", "body.0.bias", "body.1.weight", "body.1.bias", "head.weight"])
+        self.assertEqual([n for n, _ in net.named_buffers()][:2], ["offset", "scratch"])
+        self.assertEqual([n for n, _ in net.named_modules()][:3], ["", "body", "body.0"])
+        self.assertTrue(all(p.requires_grad for p in net.parameters()))
+        self.assertIsNone(net.head.bias)
+        self.assertIs(net.get_parameter("body.0.weight"), net.body[0].weight)
+        with self.assertRaisesRegex(TypeError, "scale is a parameter"):
+            net.scale = qn.zeros(6)
+        with self.assertRaisesRegex(AttributeError, "super"):
+            type("Late", (nn.Module,), {"__init__": lambda self: setattr(self, "a", nn.ReLU())})()
+        net.scale = None
+        self.assertNotIn("scale", net.state_dict())
+
+    def test_a_tensor_of_two_modules_is_listed_once_and_saved_twice(self):
+        a, b = nn.Linear(3, 3), nn.Linear(3, 3)
+        b.weight = a.weight
+        both = nn.ModuleList([a, b])
+        self.assertEqual(len(list(both.parameters())), 3)
+        self.assertEqual(len(both.state_dict()), 4)
+
+    def test_containers(self):
+        parts = nn.ModuleDict({"a": nn.ReLU(), "b": nn.Identity()})
+        parts["c"] = nn.Tanh()
+        self.assertEqual(list(parts), ["a", "b", "c"])
+        line = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+        self.assertEqual(list(line[1:].state_dict()), ["1.weight", "1.bias"])
+        self.assertEqual(len(nn.ModuleList([nn.ReLU()]).append(nn.ReLU())), 2)
+        self.assertEqual([n for n, _ in nn.ParameterList([qn.zeros(2), qn.zeros(3)]).named_parameters()], ["0", "1"])
+        seen = []
+        line.apply(lambda m: seen.append(type(m).__name__))
+        self.assertEqual(seen, ["Linear", "ReLU", "Linear", "Sequential"])
+        self.assertIn("(0): Linear(in_features=3, out_features=4, bias=True)", repr(line).replace("has_bias", "bias"))
+
+    def test_first_values_follow_the_seed(self):
+        nn.manual_seed(3)
+        a = nn.Linear(4, 4).weight.tolist()
+        b = nn.Linear(4, 4).weight.tolist()
+        nn.manual_seed(3)
+        self.assertEqual(nn.Linear(4, 4).weight.tolist(), a)
+        self.assertNotEqual(a, b)
+        self.assertLessEqual(max(abs(x) for row in a for x in row), 0.5)
+
+    def test_what_is_wrong_says_so(self):
+        with self.assertRaisesRegex(TypeError, "Conv2d: missing a required argument: 'kernel_size'"):
+            nn.Conv2d(3, 4)
+        with self.assertRaisesRegex(ValueError, "3 channels become 4 in 2 groups"):
+            nn.Conv2d(3, 4, 1, groups=2)
+        with self.assertRaisesRegex(ValueError, "padding_mode is 'zero'"):
+            nn.Conv2d(3, 4, 1, padding_mode="zero")
+        with self.assertRaisesRegex(ValueError, "kernel_size"):
+            nn.Conv2d(3, 4, (1, 1, 1))
+        with self.assertRaisesRegex(ValueError, "the input has 2 axes"):
+            nn.BatchNorm2d(3)(qn.zeros((2, 3)))
+        with self.assertRaisesRegex(TypeError, "no argument is called 'reduce'"):
+            nn.MSELoss(reduce=True)
+
+
+class States(unittest.TestCase):
+    def test_states_load_by_name(self):
+        nn.manual_seed(1)
+        a, b = Net(), Net()
+        x = qn.tensor(X)
+        a(x).realize()
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "net.safetensors")
+            qn.save(path, a.state_dict())
+            b.load_state_dict(qn.load(path))
+        self.assertEqual(a.eval()(x).tolist(), b.eval()(x).tolist())
+        state = dict(a.state_dict())
+        state["other"] = state.pop("scale")
+        with self.assertRaisesRegex(RuntimeError, "there is no scale; it has no other"):
+            b.load_state_dict(state)
+        found = b.load_state_dict(state, strict=False)
+        self.assertEqual((found.missing_keys, found.unexpected_keys), (["scale"], ["other"]))
+        with self.assertRaisesRegex(RuntimeError, r"head.weight is \(2, 6\), not \(3,\)"):
+            b.load_state_dict({"head.weight": qn.zeros(3)}, strict=False)
+
+    def test_other_dtypes(self):
+        net = Net().double()
+        self.assertEqual({p.dtype.name for p in net.parameters()}, {"float64"})
+        self.assertEqual(net.body[1].num_batches_tracked.dtype.name, "int64")
+        self.assertEqual(net(qn.tensor(X, "float64")).dtype.name, "float64")
+        self.assertTrue(all(p.requires_grad for p in net.parameters()))
+
+
+class Training(unittest.TestCase):
+    def setUp(self):
+        nn.manual_seed(2)
+        self.x, self.y = qn.tensor(X), qn.tensor([0, 1, 1, 0])
+
+    def test_a_jitted_step_is_a_plain_one(self):
+        finals = []
+        for way in (lambda f: f, qn.jit):
+            nn.manual_seed(2)
+            net = Net(0.3)
+            optimizer = qn.optim.AdamW(net.parameters(), lr=0.01)
+
+            @way
+            def step(x, y):
+                optimizer.zero_grad()
+                loss = loss_of(net, x, y)
+                loss.backward()
+                optimizer.step()
+                return loss
+            finals.append([step(self.x, self.y).item() for _ in range(4)] + net.body[1].running_mean.tolist())
+            self.assertEqual(net.body[1].num_batches_tracked.item(), 4)
+        for a, b in zip(*finals):
+            self.assertAlmostEqual(a, b, 5)
+
+    def test_evaluation_changes_nothing_and_a_trace_follows_the_mode(self):
+        net = Net(0.5)
+        f = qn.jit(lambda x: net(x))
+        net.eval()
+        a = f(self.x).tolist()
+        self.assertEqual(a, f(self.x).tolist())
+        self.assertEqual(net.body[1].num_batches_tracked.item(), 0)
+        net.train()
+        b, c = f(self.x).tolist(), f(self.x).tolist()
+        self.assertNotEqual(b, c)
+        net.eval()
+        self.assertEqual(net.body[1].num_batches_tracked.item(), 2)
+        self.assertNotEqual(f(self.x).tolist(), a)
+
+    def test_dropout_takes_no_new_plan(self):
+        drop, plans = nn.Dropout(0.5), []
+        ones = qn.ones(1000)
+        for _ in range(4):
+            y = drop(ones)
+            self.assertTrue(350 < (y == 0).sum().item() < 650)
+            plans.append(qn.stats()["plans"])
+        self.assertEqual(plans[2], plans[3])
+        state = nn.get_rng_state()
+        a = drop(ones).tolist()
+        nn.set_rng_state(state)
+        self.assertEqual(drop(ones).tolist(), a)
+        rows = nn.Dropout2d(0.5)(qn.ones((8, 9, 2, 2))).reshape(8 * 9, 4)
+        self.assertTrue(((rows.max(axis=1) == rows.min(axis=1)).all()).item())
+
+    def test_gradients_of_a_module_as_a_tree(self):
+        net = Net()
+        loss, slopes = qn.value_and_grad(loss_of)(net, self.x, self.y)
+        self.assertIsInstance(slopes, Net)
+        loss.backward() if loss.requires_grad else loss_of(net, self.x, self.y).backward()
+        for p, g in zip(net.parameters(), slopes.parameters()):
+            for a, b in zip(p.grad.reshape(-1).tolist(), g.reshape(-1).tolist()):
+                self.assertAlmostEqual(a, b, 5)
+        moved = qn.tree.map(lambda p, g: p - 0.1 * g, net, slopes)
+        self.assertLess(loss_of(moved, self.x, self.y).item(), loss.item())
+
+    def test_a_functional_call_takes_other_tensors(self):
+        net = nn.Linear(3, 2)
+        y = nn.functional_call(net, {"weight": qn.zeros((2, 3))}, self.x)
+        self.assertEqual(y[0].tolist(), net.bias.tolist())
+        g = qn.grad(lambda w: nn.functional_call(net, {"weight": w}, (self.x,)).sum())(net.weight)
+        for a, b in zip(g[0].tolist(), self.x.sum(axis=0).tolist()):
+            self.assertAlmostEqual(a, b, 5)
+
+    def test_attention_with_a_cache_is_attention_of_all(self):
+        net = nn.MultiheadAttention(6, 2, batch_first=True)
+        x = qn.tensor([[[0.1 * i * j - 0.5 for j in range(6)] for i in range(4)]])
+        whole, _ = net(x, x, x, is_causal=True, need_weights=False)
+        cache, rows = (), []
+        for t in range(4):
+            one = x[:, t:t + 1]
+            y, _, cache = net(one, one, one, need_weights=False, cache=cache)
+            rows.append(y)
+        for a, b in zip(qn.concat(rows, axis=1).reshape(-1).tolist(), whole.reshape(-1).tolist()):
+            self.assertAlmostEqual(a, b, 5)
+
+    def test_stacks_have_layers_of_their_own(self):
+        net = nn.TransformerEncoder(nn.TransformerEncoderLayer(6, 2, 8, batch_first=True), 2, nn.LayerNorm(6))
+        self.assertEqual(len(list(net.parameters())), 26)
+        self.assertIsNot(net.layers[0].linear1.weight, net.layers[1].linear1.weight)
+        self.assertIn("layers.1.self_attn.out_proj.weight", net.state_dict())
+        self.assertEqual(net(qn.zeros((2, 3, 6))).shape, (2, 3, 6))
+
+
+class Graphs(unittest.TestCase):
+    EDGES = [[0, 1, 2, 2, 3], [1, 2, 0, 2, 1]]  # node 2 has a loop
+
+    def test_convolution(self):
+        net = nn.GCNConv(3, 2)
+        weight, x = [2.0, 1.0, 0.5, 3.0, 1.5], qn.tensor(X)
+        got = net(x, qn.tensor(self.EDGES), qn.tensor(weight)).tolist()
+        h, n = (x @ net.lin.weight.T).tolist(), 4
+        a = [[0.0] * n for _ in range(n)]
+        for s, t, w in zip(*self.EDGES, weight):
+            a[t][s] += w
+        for i in range(n):
+            a[i][i] = a[i][i] or 1.0
+        d = [sum(row) ** -0.5 for row in a]
+        for i in range(n):
+            for c in range(2):
+                self.assertAlmostEqual(got[i][c], sum(d[i] * a[i][j] * d[j] * h[j][c] for j in range(n)), 5)
+
+    def test_attention(self):
+        import math
+        for concat in (True, False):
+            net, x = nn.GATConv(3, 2, heads=2, concat=concat), qn.tensor(X)
+            got = net(x, qn.tensor(self.EDGES)).tolist()
+            h = (x @ net.lin.weight.T).reshape(4, 2, 2)
+            src, dst = ((h * p).sum(axis=-1).tolist() for p in (net.att_src, net.att_dst))
+            edges = [(s, t) for s, t in zip(*self.EDGES) if s != t] + [(i, i) for i in range(4)]
+            heads = h.tolist()
+            for i in range(4):
+                out = []
+                for k in range(2):
+                    into = [s for s, t in edges if t == i]
+                    e = [src[s][k] + dst[i][k] for s in into]
+                    e = [math.exp(v if v > 0 else 0.2 * v) for v in e]
+                    out.append([sum(w * heads[s][k][c] for w, s in zip(e, into)) / sum(e) for c in range(2)])
+                wanted = out[0] + out[1] if concat else [(p + q) / 2 for p, q in zip(*out)]
+                for a, b in zip(got[i], wanted):
+                    self.assertAlmostEqual(a, b, 5)
+
+
+if __name__ == "__main__":
+    unittest.main()
