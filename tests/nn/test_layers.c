@@ -52,7 +52,7 @@ static double sigmoid(double x) {
     return 1 / (1 + exp(-x));
 }
 
-/* ---- names ------------------------------------------------------------------------------------ */
+/* ---- names ---------------------------------------------------------------------------------- */
 
 static void check_names(qn_module *m, int n, const char *const *names) {
     CHECK_INT(qn_module_count(m), n);
@@ -131,7 +131,7 @@ static void what_cannot_be_made_says_why(void) {
     qn_close(qn);
 }
 
-/* ---- norms, dropout, embedding ---------------------------------------------------------------- */
+/* ---- norms, dropout, embedding -------------------------------------------------------------- */
 
 static void batch_norm_goes_on_with_running_statistics(void) {
     enum { N = 6, C = 2 };
@@ -221,7 +221,7 @@ static void the_row_of_padding_begins_at_zero_and_has_no_gradient(void) {
     qn_close(qn);
 }
 
-/* ---- recurrent -------------------------------------------------------------------------------- */
+/* ---- recurrent ------------------------------------------------------------------------------ */
 
 enum { T = 4, IN = 3, HIDDEN = 2 };
 typedef struct weights {
@@ -297,7 +297,7 @@ static void lstm_and_gru_are_their_formulas(void) {
     check_recurrent("GRU", 2, plain_gru);
 }
 
-/* ---- attention -------------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------ */
 
 /* What a cache has of the keys before gives what all of them at once do. */
 static void attention_by_steps_is_attention_of_all(void) {
@@ -329,7 +329,7 @@ static void attention_by_steps_is_attention_of_all(void) {
     qn_close(qn);
 }
 
-/* ---- graphs ----------------------------------------------------------------------------------- */
+/* ---- graphs --------------------------------------------------------------------------------- */
 
 /* Nodes 0 -> 1, 2 -> 1 and loops: degrees 1, 3, 1; weights 1 / sqrt(d d'). */
 static void graph_convolution_is_the_sum_over_edges(void) {
@@ -366,7 +366,7 @@ static void graph_attention_of_zeros_is_the_mean_over_edges(void) {
     qn_close(qn);
 }
 
-/* ---- checkpoints ------------------------------------------------------------------------------ */
+/* ---- checkpoints ---------------------------------------------------------------------------- */
 
 static void buffers_are_saved_and_loaded(void) {
     char path[] = "/tmp/quern-test-layers-XXXXXX";
