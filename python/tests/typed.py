@@ -1,7 +1,7 @@
 """A program with types, which mypy --strict reads (make mypy): what a user's checker sees of the package."""
 
 import quern as qn
-from quern import Tensor
+from quern import Tensor, nn
 
 
 def loss(p: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
@@ -13,6 +13,18 @@ def step(p: dict[str, Tensor], x: Tensor, y: Tensor) -> dict[str, Tensor]:
     slope: dict[str, Tensor] = qn.grad(loss)(p, x, y)
     new: dict[str, Tensor] = qn.tree.map(lambda w, g: w - 0.1 * g, p, slope)
     return new
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(3, 8, batch_first=True)
+        self.head = nn.Sequential(nn.Linear(8, 4, bias=False), nn.GELU("tanh"))
+
+    def forward(self, x: Tensor) -> Tensor:
+        all_, (h, c) = self.lstm(x)
+        y: Tensor = self.head(all_[:, -1] + h[0] * c[0])
+        return y
 
 
 def cell(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -26,7 +26,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import quern  # noqa: E402
 from judge import Account, Case  # noqa: E402
 
-PARTS = ["elementwise", "arrays", "networks", "gradients", "training", "graphs", "quants"]
+PARTS = ["elementwise", "arrays", "networks", "gradients", "training", "layers", "graphs", "quants"]
 
 
 def public_functions():
@@ -82,7 +82,8 @@ def main():
     for part in args.part.split(","):
         start = time.time()
         for name, run in tables[part].items():
-            if (not only or name in only) and (name in public or name in ("graphs", "optimizers", "promotion")):
+            known = name in public or name in ("graphs", "optimizers", "layers", "promotion")
+            if known and (not only or name in only):
                 rng = np.random.default_rng([args.seed, zlib.crc32(f"{part} {name}".encode())])
                 account.count, account.first = args.count, args.first
                 try:

@@ -143,8 +143,9 @@ REASONS = {
     "lists, kinds and metadata of archives (tests/archive/test_archive.c, of other programs' files)": "archive_open "
     "archive_close archive_kind archive_count archive_name archive_get_info archive_blocks archive_meta_key "
     "archive_meta archive_meta_int archive_meta_float archive_meta_text archive_meta_size quant_at quant_name",
-    "layers only call functions compared here (tests/nn/test_nn.c, bench/versus checks GPT losses against PyTorch)":
+    "layers: part layers, by qn_layer_apply (also tests/nn/test_layers.c, tests/nn/test_nn.c; GPT: bench/versus)":
     "module_new module_free module_parameter module_add module_count module_name module_parameters module_find "
+    "module_buffer module_buffer_count module_buffer_name module_train module_key layer_new layer_call layer_apply "
     "linear_new conv_new embedding_new layer_norm_new rms_norm_new layer_forward "
     "attention_new block_new gpt_new gpt_free gpt_module gpt_get_config "
     "gpt_forward gpt_loss",
