@@ -472,8 +472,8 @@ typedef struct qn_plan_options {
      * expression stays, realized or not, and so does everything while a tape is open. The same
      * value as two inputs, or as an input and a parameter, is QN_EARG at that run. */
     uint64_t donate;
-    /* No assignment is part of the graph: those pending are made now, as by qn_realize, and one that
-     * was made after an output was recorded is no error. For who gives changes as outputs. */
+    /* No assignment is part of the graph: those pending are made now, as by qn_realize, and one
+     * that was made after an output was recorded is no error. For who gives changes as outputs. */
     bool no_assignments;
 } qn_plan_options;
 #define QN_PLAN_OPTIONS(...) QN_STRUCT(qn_plan_options, __VA_ARGS__)

@@ -11,7 +11,8 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HEADERS = ["quern.h", "quern_ops.h", "quern_ops_linalg.h", "quern_ops_nn.h", "quern_nn.h", "quern_tune.h",
-           "quern_generic.h", "quern_custom.h", "quern_view.h", "quern_quant.h", "quern_archive.h", "quern_text.h", "quern_data.h",
+           "quern_generic.h", "quern_custom.h", "quern_view.h", "quern_quant.h", "quern_archive.h", "quern_text.h",
+           "quern_data.h",
            "quern_llm.h", "quern_onnx.h", "quern_export.h"]
 RULE = re.compile(r"^/\* ---- (.*?) -+ \*/$", re.M)
 PART = re.compile(r"^(/\*.*?\*/)$", re.M | re.S)  # a comment of its own

@@ -32,7 +32,8 @@ UNARY = {
     "reshape": (lambda x: qn.reshape(x, (-1,)), lambda x: x.reshape(-1)),
     "transpose": (lambda x: qn.transpose(x, 0, -1), lambda x: x.transpose(0, -1)),
 }
-BINARY = {"+": lambda x, y: x + y, "*": lambda x, y: x * y, "-": lambda x, y: x - y, "x * y + x": lambda x, y: x * y + x}
+BINARY = {"+": lambda x, y: x + y, "*": lambda x, y: x * y, "-": lambda x, y: x - y,
+          "x * y + x": lambda x, y: x * y + x}
 SHAPES = [(3,), (2, 3), (3, 2), (4,), (2, 2), (1, 3), (2, 3, 2)]
 WRONG = ValueError
 

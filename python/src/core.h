@@ -105,8 +105,8 @@ static inline qn_tensor *handle_of(PyObject *o) {
 }
 /* o names another tensor from now on, which it takes over. false with an exception. */
 bool tensor_rename(tensor_object *o, qn_tensor *t);
-/* What `x op= y` and `x[i] = y` make of x, which takes t in any case: under no_grad a tensor of data
- * keeps its memory; else x names the result. */
+/* What `x op= y` and `x[i] = y` make of x, which takes t in any case: under no_grad a tensor of
+ * data keeps its memory; else x names the result. */
 bool tensor_become(tensor_object *o, qn_tensor *t);
 PyObject *
 tensor_wrap(qn_tensor *t); /* takes t over; NULL: the error of the context that was asked last */

@@ -433,7 +433,7 @@ int processors_there(void); /* those of the machine */
     X(TOKENIZER, "tokenizer")                                                                      \
     X(TEMPLATE, "template")                                                                        \
     X(DATASET, "dataset")                                                                          \
-    X(LOADER, "loader")                                                                        \
+    X(LOADER, "loader")                                                                            \
     X(LLM, "language model")
 enum {
     HANDLE_DEAD,

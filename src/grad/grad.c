@@ -200,8 +200,8 @@ static bool was_another(const uint64_t *of, size_t n, uint32_t variable, node_id
     return any;
 }
 
-/* Does y use, beside what an x is, what it was? Not asked of constants: they are folded into others,
- * and equal ones are one node. */
+/* Does y use, beside what an x is, what it was? Not asked of constants: they are folded into
+ * others, and equal ones are one node. */
 static bool grad_check_mixed(const grad *c, const grad_request *r) {
     uint64_t *of = arena_alloc(c->a, ((size_t)r->xs + 1) * sizeof *of);
     size_t n = 0;

@@ -319,8 +319,7 @@ static void a_graph_without_assignments(void) {
         if (read_between) CHECK_INT(qn_read(state, got, sizeof got), QN_OK);
         CHECK_INT(qn_assign(state, qn_add(state, x)), QN_OK);
         if (read_between) CHECK_INT(qn_read(state, got, sizeof got), QN_OK);
-        qn_plan *p =
-            qn_plan_new_with(qn, 1, &x, 1, &y, &QN_PLAN_OPTIONS(.no_assignments = true));
+        qn_plan *p = qn_plan_new_with(qn, 1, &x, 1, &y, &QN_PLAN_OPTIONS(.no_assignments = true));
         CHECK(p != NULL);
         CHECK_INT(qn_read(state, was, sizeof was), QN_OK);
         qn_tensor *in = vector(other), *out = NULL;

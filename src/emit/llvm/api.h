@@ -72,7 +72,13 @@ enum ll_int_predicate {
     LL_SLE
 };
 enum ll_real_predicate { LL_OEQ = 1, LL_OGT, LL_OGE, LL_OLT, LL_OLE, LL_UNO = 8, LL_UNE = 14 };
-enum { LL_OPTIMIZE_NONE = 0, LL_OPTIMIZE_DEFAULT = 2, LL_RELOC_PIC = 2, LL_CODE_SMALL = 3, LL_OBJECT_FILE = 1 };
+enum {
+    LL_OPTIMIZE_NONE = 0,
+    LL_OPTIMIZE_DEFAULT = 2,
+    LL_RELOC_PIC = 2,
+    LL_CODE_SMALL = 3,
+    LL_OBJECT_FILE = 1
+};
 enum { LL_RETURN_STATUS = 2, LL_FUNCTION_INDEX = -1, LL_PRIVATE = 9 };
 
 /* clang-format off */

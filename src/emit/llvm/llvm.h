@@ -105,7 +105,7 @@ typedef struct llvm {
     bool bypasses;           /* some store goes past the caches */
 
     llvm_level level[LLVM_LEVELS];
-    int depth; /* the innermost level */
+    int depth;           /* the innermost level */
     uint32_t operations; /* so far */
     uint32_t serial;
     llvm_binding binding[LLVM_BINDINGS];
