@@ -276,8 +276,8 @@ def main():
             for dtype in ["F32"] + kinds if wanted and arch else []:
                 path = os.path.join(folder, f"{name}-{dtype}.gguf")
                 write_gguf(path, model, arch, dtype)
-                model = rounded(make(kind, changes), arch, dtype)
-                results.append(case(library, f"{name} gguf {dtype}", path, model, o.tokens))
+                same = rounded(make(kind, changes), arch, dtype)
+                results.append(case(library, f"{name} gguf {dtype}", path, same, o.tokens))
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
     return 0 if all(results) else 1
 
