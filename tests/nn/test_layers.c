@@ -120,7 +120,7 @@ static void what_cannot_be_made_says_why(void) {
     CHECK(!qn_layer_new(m, "MultiheadAttention", "a", &QN_LAYER_OPTIONS(.in = 6, .heads = 4)));
     expect_error(qn, QN_EARG, "layer_new: MultiheadAttention of a width of 6 in 4 heads");
     qn_layer *l = qn_layer_new(m, "BatchNorm2d", "b", &QN_LAYER_OPTIONS(.in = 2));
-    qn_tensor *flat = qn_ones(qn, QN_F32, 2, (int64_t[]){3, 2}), *two[] = {flat, flat}, *out[1];
+    qn_tensor *flat = qn_ones(qn, QN_F32, 2, (int64_t[]){3, 2}), *two[] = {flat, flat}, *out[2];
     CHECK(!qn_layer_forward(l, flat));
     expect_error(qn, QN_ESHAPE, "BatchNorm2d: the input has 2 axes, not 4");
     CHECK_INT(qn_layer_call(l, 2, two, 1, out), QN_EARG);
