@@ -308,6 +308,9 @@ def watched(leaves):
             (isinstance(x, PLAIN) or type(x).__eq__ is object.__eq__)]
 
 
+before_trace = []  # called before a function is recorded: what is made once must not be made within
+
+
 class Graph:
     """One trace and, from the first call on that has use for it, its plan."""
 
@@ -316,6 +319,8 @@ class Graph:
         self.watch = Watch(jitted.f, arguments=own)
         self.changes = []  # (input whose tensor is to be changed, output, is it a gradient?)
         given_grads = [x.grad for x in distinct(leaves)]
+        for prepare in before_trace:
+            prepare()
         _core.trace_begin()
         captured, data, outside, self.own_gradient = None, None, None, False
         try:

@@ -2,6 +2,8 @@
 functions that are traced; layers of graphs beside their formulas."""
 
 import os
+import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -252,6 +254,24 @@ class Graphs(unittest.TestCase):
                 wanted = out[0] + out[1] if concat else [(p + q) / 2 for p, q in zip(*out)]
                 for a, b in zip(got[i], wanted):
                     self.assertAlmostEqual(a, b, 5)
+
+
+class FirstDraw(unittest.TestCase):
+    def test_the_first_bits_are_drawn_in_a_jitted_function(self):
+        code = """
+import quern as qn
+from quern import nn
+drop = nn.Dropout(0.5)
+f = qn.jit(lambda x: drop(x))
+a, b, c = [f(qn.ones(64)).tolist() for _ in range(3)]
+assert a != b and b != c and {*a, *b, *c} == {0.0, 2.0}
+import os
+child = os.fork()
+if not child:
+    os._exit({*drop(qn.ones(64)).tolist()} != {0.0, 2.0})
+assert os.waitpid(child, 0)[1] == 0
+"""
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 
 if __name__ == "__main__":

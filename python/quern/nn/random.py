@@ -4,10 +4,12 @@ The key of dropout is a tensor that each draw assigns to: in a function that que
 bits, and none takes a new plan. get_rng_state() and set_rng_state() are for a run that goes on bit for bit.
 """
 
+import os
 from typing import Any
 
 from .. import _core
 from .._core import Tensor
+from ..jit import before_trace
 
 OTHER = 2**64 - 1  # what the next key is folded with, which is not what a layer folds with
 
@@ -31,10 +33,19 @@ class Generator:
         self.count += 1
         return (self.seed * 0x9E3779B97F4A7C15 + self.count * 0xD1B54A32D192ED03) % 2**64
 
+    def prepare(self) -> None:
+        if self.key is None:
+            count = self.count
+            self.start(self.seed)
+            self.count = count
+
+    def forget(self) -> None:
+        """A child of fork has a context of its own, without its parent's tensors."""
+        self.key = None
+
     def draw(self) -> Tensor:
         """A key for one layer; the next one gets another."""
-        if self.key is None:
-            self.start(self.seed)
+        self.prepare()
         assert self.key is not None
         now: Tensor = _core.key_fold(self.key, OTHER)
         self.key.assign(_core.key_fold(self.key, OTHER - 1))
@@ -42,6 +53,8 @@ class Generator:
 
 
 generator = Generator()
+before_trace.append(generator.prepare)
+os.register_at_fork(after_in_child=generator.forget)
 
 
 def manual_seed(seed: int) -> None:
@@ -50,8 +63,7 @@ def manual_seed(seed: int) -> None:
 
 
 def get_rng_state() -> dict[str, Any]:
-    if generator.key is None:
-        generator.start(generator.seed)
+    generator.prepare()
     assert generator.key is not None
     return {"seed": generator.seed, "count": generator.count, "key": generator.key.tolist()}
 
