@@ -70,8 +70,8 @@ typedef struct qn_custom_options {
     bool rows;
     double cost; /* of a row, in nanoseconds; 0: one for each element */
     /* Loops, as docs/kernels.md has them. Arguments that are written are the results, in order, and
-     * those that are only read the inputs; a result that is read, too, begins as zeros. The text is
-     * checked to stay within its arguments, scheduled and compiled as the library's own kernels. */
+     * those that are only read the inputs. Results begin as zeros. The text is checked to stay
+     * within its arguments, scheduled and compiled as the library's own kernels. */
     const char *kernel;
     /* Of each input the sizes of its axes, integers or dimensions of the text, as "n m, m": they
      * give the dimensions their values. Inputs whose axes do not matter have a *. */

@@ -174,6 +174,16 @@ static int reached(qn_tensor *y, tensor_object ***found, qn_tensor ***handles) {
     return m;
 }
 
+int has_history(qn_tensor *y) {
+    tensor_object **x = NULL;
+    qn_tensor **t = NULL;
+    int n = reached(y, &x, &t);
+    for (int i = 0; i < n; i++) Py_DECREF((PyObject *)x[i]);
+    PyMem_Free(x);
+    PyMem_Free(t);
+    return n < 0 ? -1 : n > 0;
+}
+
 /* grad += g, without history. */
 static bool accumulate(tensor_object *x, qn_tensor *g) {
     qn_tensor *sum = x->grad ? qn_add(handle_of(x->grad), g) : qn_keep(g), *bare = NULL;

@@ -29,7 +29,8 @@ typedef struct tensor_object {
     uint64_t mark; /* of the call of a jit that met it last, and its number there: fast.c */
     struct tensor_object *next, *previous; /* among those with REQUIRES_GRAD */
 } tensor_object;
-enum { REQUIRES_GRAD = 1, LEAF = 2, OUTSIDE = 4 }; /* OUTSIDE: a jit found it by itself */
+enum { REQUIRES_GRAD = 1, LEAF = 2, OUTSIDE = 4, BARE = 8 };
+/* OUTSIDE: a jit found it by itself; BARE: recorded under no_grad, so without history */
 
 typedef struct dtype_object {
     PyObject_HEAD qn_dtype code;
@@ -215,6 +216,7 @@ typedef struct tensor_list {
 bool tensors_of(PyObject *o, bool none, const char *what, tensor_list *x);
 void tensors_free(tensor_list *x);
 bool autograd_add(PyObject *module);
+int has_history(qn_tensor *y); /* was it made of a tensor with requires_grad? -1 with an exception */
 
 /* ---- loops.c, files.c, data.c, kernels.c, view.c --------------------------------------------- */
 

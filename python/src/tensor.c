@@ -29,9 +29,20 @@ bool tensor_rename(tensor_object *o, qn_tensor *t) {
     core_release(o->t);
     o->t = t;
     o->epoch = core.epoch;
-    o->flags &= (uint16_t)~LEAF;
+    o->flags &= (uint16_t) ~(LEAF | BARE);
     o->place = line_here();
     return true;
+}
+
+/* Under no_grad what o was made of would be lost to gradients, without a word. */
+static bool may_forget(tensor_object *o) {
+    if (!core.no_grad || !core.requiring || o->flags & (LEAF | BARE)) return true;
+    int is = has_history(o->t);
+    if (is > 0)
+        PyErr_SetString(PyExc_RuntimeError,
+                        "in place under no_grad: x was made of a tensor with requires_grad, and "
+                        "its gradient would be lost; detach x before, or change it with history");
+    return !is;
 }
 
 bool tensor_become(tensor_object *o, qn_tensor *t) {
@@ -46,8 +57,9 @@ bool tensor_become(tensor_object *o, qn_tensor *t) {
         PyErr_SetString(PyExc_RuntimeError,
                         "in place: what was recorded of a tensor with requires_grad would not know "
                         "it any more; write to it under no_grad, or give the result another name");
-    else
+    else if (may_forget(o))
         done = tensor_rename(o, t);
+    if (done && core.no_grad) trace_object(o)->flags |= BARE;
     if (!done) core_release(t);
     return done;
 }
@@ -57,7 +69,9 @@ PyObject *tensor_wrap(qn_tensor *t) {
         qn_tensor *bare = qn_detach(t);
         qn_release(t);
         if (!bare) return raise_of(NULL);
-        t = bare;
+        PyObject *o = tensor_named(bare);
+        if (o) ((tensor_object *)o)->flags |= BARE;
+        return o;
     }
     return tensor_named(t);
 }

@@ -199,6 +199,19 @@ class Backward(unittest.TestCase):
                 change()
         self.assertEqual(w.tolist(), [1.0, 2.0])
 
+    def test_what_was_computed_keeps_its_gradient_or_refuses(self):
+        for change in (lambda h: h.__iadd__(1.0), lambda h: h.__setitem__(0, 5.0)):
+            z = qn.tensor([1.0, 2.0], requires_grad=True)
+            h = z * 2
+            with qn.no_grad():
+                with self.assertRaisesRegex(RuntimeError, "would be lost"):
+                    change(h)
+                for bare in (h.detach(), h * 1):
+                    change(bare)
+                    change(bare)
+            (h + z * z).sum().backward()
+            self.assertEqual(z.grad.tolist(), [4.0, 6.0])
+
     def test_a_loop_of_training_goes_down(self):
         x = qn.randn(qn.key(1), (64, 3))
         truth = qn.tensor([1.0, -2.0, 0.5])

@@ -87,7 +87,7 @@ static bool match_arguments(loops *l, const qn_custom_options *o) {
             return false;
         }
         l->at[x->arg] = writes ? *n : o->n_out + *n;
-        l->zeroed[x->arg] = writes && x->access & ACCESS_READ;
+        l->zeroed[x->arg] = writes; /* what the text leaves out is 0 */
         ++*n;
     }
     if (in == o->n_in && out == o->n_out) return true;

@@ -209,10 +209,11 @@ static bool grad_check_mixed(const grad *c, const grad_request *r) {
         uint32_t variable = c->g->node[r->x[i]].variable;
         if (variable) of[n++] = (uint64_t)variable << 32 | r->x[i];
     }
+    if (!n) return true;
     qsort(of, n, sizeof *of, by_variable);
     for (uint32_t i = 0; i < c->count; i++) {
         const graph_node *node = node_at(c->g, c->order[i]);
-        if (c->met[i] && node->variable && node->op != OP_CONST &&
+        if (c->met[i] && node->variable && node->op != OP_CONST && node->op != OP_IOTA &&
             was_another(of, n, node->variable, c->order[i]))
             return grad_fail_mixed(c, c->order[i], true);
     }

@@ -173,6 +173,35 @@ static void results_that_are_read_begin_as_zeros(void) {
     end(qn);
 }
 
+/* Nor is what the text leaves out what somebody else had there. */
+static void what_is_left_out_is_zero(void) {
+    static const char *const text = "kernel \"first\" {\n"
+                                    "  dim n 1 100000\n"
+                                    "  arg a0 f32[n] write\n"
+                                    "  arg a1 f32[n] read\n"
+                                    "  for i < 1 {\n"
+                                    "    a0[i] = a1[i]\n"
+                                    "  }\n"
+                                    "}\n";
+    qn_ctx *qn = begin();
+    qn_custom_options o =
+        QN_CUSTOM_OPTIONS(.name = "first", .n_in = 1, .n_out = 1, .kernel = text, .axes = "n");
+    o.in_dtypes[0] = o.out_dtypes[0] = QN_F32;
+    qn_custom *k = qn_custom_new(qn, &o);
+    int64_t n = 65536;
+    for (int again = 0; again < 3; again++) {
+        qn_tensor *x = qn_full(qn, QN_F32, 1, &n, 7), *y = NULL, *filled = qn_add(x, x);
+        qn_realize(1, &filled);
+        qn_release(filled);
+        qn_custom_call(k, 1, &x, 1, &(qn_custom_shape){1, &n}, &y);
+        const float *got = values(y);
+        int64_t wrong = got[0] != 7;
+        for (int64_t i = 1; i < n; i++) wrong += got[i] != 0;
+        CHECK_INT(wrong, 0);
+    }
+    end(qn);
+}
+
 static void refuse_loops(qn_ctx *qn, qn_custom_options o, qn_code code, const char *text) {
     CHECK(!qn_custom_new(qn, &o));
     expect(qn, code, text);
@@ -226,6 +255,7 @@ int main(int argc, char **argv) {
     RUN(loops_as_text_serve_all_sizes);
     RUN(loops_stand_in_maps_and_static_graphs);
     RUN(results_that_are_read_begin_as_zeros);
+    RUN(what_is_left_out_is_zero);
     RUN(loops_are_checked);
     return test_end();
 }
