@@ -216,7 +216,8 @@ typedef struct tensor_list {
 bool tensors_of(PyObject *o, bool none, const char *what, tensor_list *x);
 void tensors_free(tensor_list *x);
 bool autograd_add(PyObject *module);
-int has_history(qn_tensor *y); /* was it made of a tensor with requires_grad? -1 with an exception */
+/* Was it made of a tensor with requires_grad? -1 with an exception. */
+int has_history(qn_tensor *y);
 
 /* ---- loops.c, files.c, data.c, kernels.c, view.c --------------------------------------------- */
 
