@@ -246,7 +246,7 @@ static void the_file_is_whole_while_it_grows_and_after_a_kill(void) {
             }
         }
         struct stat about = {.st_size = 0};
-        for (int i = 0; i < 2000 && about.st_size < (round + 1) << 18; i++) {
+        for (int i = 0; i < 30000 && about.st_size < (round + 1) << 18; i++) {
             usleep(2000);
             stat(path, &about);
         }
