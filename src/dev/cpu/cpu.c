@@ -77,10 +77,12 @@ static void cpu_limits(void *state, machine *out) {
     out->dots = cpu_dots(c);
     out->no_fma = !c->isa.fma;
     str processor;
+    cleanup done;
     str_open(&processor, &c->ctx->heap);
+    cleanup_push(&c->ctx->heap, &done, str_cleanup, &processor);
     cpu_key_processor(c, &processor);
     machine_recall(c->ctx, processor.s, processor.len, out);
-    str_free(&processor);
+    cleanup_run(&c->ctx->heap, &done);
     machine_choose(c->ctx, out);
     c->shared_work = machine_work(out, out->fork_join_ns);
     pool_spin(c->pool, out->spin_ns);
