@@ -226,6 +226,9 @@ qn_tensor *qn_module_add(qn_module *known, const char *name, qn_tensor *value) {
 
 qn_tensor *nn_full(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, double value) {
     if (!dtype_is_known((int)dtype)) return dtype_refuse(qn, "full", (int)dtype), NULL;
+    if (rank < 0 || rank > QN_MAX_RANK)
+        return fail_null(qn, QN_EARG, "full: %d axes, not 0 to %d", rank, QN_MAX_RANK);
+    if (rank && !shape) return fail_null(qn, QN_ENULL, "full: the shape of %d axes is NULL", rank);
     size_t size = qn_dtype_size(dtype);
     int64_t count = 1;
     for (int i = 0; i < rank; i++)
