@@ -161,7 +161,7 @@ static bool put(const kind_row *k, const layer_argument *a, PyObject *value, voi
         if (!positive && is_word(value, "same")) return *(int64_t *)to = -1, true;
         return put_sizes(a->name, value, k->space, positive, true, to);
     case SHAPE:
-        return put_sizes(a->name, value, 3, 1, false, to);
+        return put_sizes(a->name, value, 4, 1, false, to);
     case PLACE:
         return put_place(value, to);
     case NUMBER:

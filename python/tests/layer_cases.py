@@ -49,10 +49,13 @@ CASES += [
     ("Conv2d", (4, 2, (3, 2), (2, 1), (1, 0)), {"dilation": (1, 2)}, [floats(*IMAGE[2])]),
     ("AdaptiveAvgPool2d", ((3, None),), {}, [floats(*IMAGE[2])]), ("AdaptiveAvgPool2d", (1,), {}, [floats(*IMAGE[2])]),
     ("LPPool1d", (2, 3), {}, [floats(*IMAGE[1])]), ("LPPool2d", (3, 2), {"stride": 1}, [("p", IMAGE[2])]),
+    ("LPPool1d", (1, 2), {"ceil_mode": True}, [floats(*IMAGE[1])]), ("LPPool1d", (3, 2), {}, [floats(*IMAGE[1])]),
+    ("AdaptiveAvgPool2d", ((None, 4),), {}, [floats(*IMAGE[2])]),
     ("BatchNorm1d", (4,), {}, [floats(6, 4)]), ("GroupNorm", (2, 4), {}, [floats(*IMAGE[2])]),
     ("GroupNorm", (2, 4), {"affine": False, "eps": 0.1}, [floats(*IMAGE[1])]),
     ("LayerNorm", (5,), {}, [floats(2, 3, 5)]), ("LayerNorm", ((3, 5),), {"bias": False}, [floats(2, 3, 5)]),
     ("LayerNorm", (5,), {"elementwise_affine": False}, [floats(2, 5)]),
+    ("LayerNorm", ((2, 1, 3, 5),), {}, [floats(2, 1, 3, 5)]), ("RMSNorm", (5,), {"eps": 0.0}, [floats(2, 5)]),
     ("RMSNorm", (5,), {}, [floats(2, 3, 5)]), ("RMSNorm", ((3, 5),), {"eps": 0.1}, [floats(2, 3, 5)]),
     ("PReLU", (), {}, [floats(2, 4, 3)]), ("PReLU", (4, 0.1), {}, [floats(2, 4, 3)])]
 CASES += [(k, (), {}, [floats(3, 7)]) for k in (
@@ -64,6 +67,7 @@ CASES += [("GELU", ("tanh",), {}, [floats(9)]), ("ELU", (0.5,), {}, [floats(9)])
           ("Softplus", (2.0, 1.0), {}, [floats(9)]), ("Threshold", (0.1, -2.0), {}, [floats(9)]),
           ("GLU", (), {}, [floats(3, 8)]), ("GLU", (0,), {}, [floats(4, 3)])]
 CASES += [(k, (d,), {}, [floats(3, 5)]) for k in ("Softmax", "LogSoftmax", "Softmin") for d in (0, -1)]
+CASES += [(k, (), {}, [floats(*s)]) for k in ("Softmax", "LogSoftmax", "Softmin") for s in ((4,), (3, 5), (2, 3, 4))]
 for kind, h in (("RNN", 1), ("GRU", 1), ("LSTM", 2)):
     def states(*shape, n=h):
         return floats(*shape) if n == 1 else (floats(*shape), floats(*shape))

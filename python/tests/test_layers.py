@@ -13,8 +13,7 @@ except ImportError:
     np = torch = None
 
 # What PyTorch has by default where we have another word for it.
-OTHER = {("Softmax", "dim"), ("LogSoftmax", "dim"), ("Softmin", "dim"), ("TransformerEncoderLayer", "activation"),
-         ("TransformerDecoderLayer", "activation")}
+OTHER = {("TransformerEncoderLayer", "activation"), ("TransformerDecoderLayer", "activation")}
 
 
 @unittest.skipIf(torch is None, "PyTorch is not installed")

@@ -131,6 +131,168 @@ static void what_cannot_be_made_says_why(void) {
     qn_close(qn);
 }
 
+static void what_takes_no_such_number_says_so(void) {
+    static const struct refused {
+        const char *kind;
+        qn_layer_options o;
+        qn_code code;
+        const char *text;
+    } row[] = {
+#define O(...) {.size = sizeof(qn_layer_options), __VA_ARGS__}
+        {"RNN", O(.in = 3, .hidden = 2, .layers = -3), QN_ERANGE, "-3 layers, not 1 to 256"},
+        {"LSTM", O(.in = 3, .hidden = 2, .layers = (int64_t)1 << 31), QN_ERANGE,
+         "2147483648 layers, not 1 to 256"},
+        {"LSTM", O(.in = 3, .hidden = 2, .p = 2), QN_ERANGE, "LSTM with a probability of 2"},
+        {"Dropout", O(.p = 1.5), QN_ERANGE, "Dropout with a probability of 1.5"},
+        {"Dropout2d", O(.p = NAN), QN_ERANGE, "Dropout2d with a probability of nan"},
+        {"MaxPool2d", O(.kernel = {2}, .padding = {1, 2}), QN_EARG,
+         "MaxPool2d with a kernel of 2 and padding of 2"},
+        {"AvgPool1d", O(.kernel = {2}, .padding = {-1}), QN_EARG,
+         "AvgPool1d with a kernel of 2 and padding of -1"},
+        {"Conv2d", O(.in = 3, .out = 4, .kernel = {3}, .padding = {-1}, .stride = {2}), QN_EARG,
+         "Conv2d with padding \"same\" and a stride of 2"},
+        {"Conv1d", O(.in = 3, .out = 4, .kernel = {3}, .padding = {-2}), QN_EARG,
+         "Conv1d with a kernel of 3 and padding of -2"},
+        {"Conv1d", O(.in = 3, .out = 4, .kernel = {3}, .padding_mode = 7), QN_EARG,
+         "padding_mode is 7, not 0 to 3"},
+        {"Softshrink", O(.a = -0.5), QN_ERANGE, "Softshrink with lambd -0.5"},
+        {"Hardtanh", O(.a = 1, .b = -1), QN_ERANGE, "Hardtanh within 1 and -1"},
+        {"Embedding", O(.in = 3, .out = 2, .index = INT64_MIN), QN_ERANGE,
+         "padding_idx is row -9223372036854775805 of 3"},
+    };
+    qn_ctx *qn = open_context();
+    qn_module *m = qn_module_new(qn, 1);
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        char text[200];
+        snprintf(text, sizeof text, "layer_new: %s", row[i].text);
+        CHECK(!qn_layer_new(m, row[i].kind, row[i].kind, &row[i].o));
+        expect_error(qn, row[i].code, text);
+    }
+    CHECK_INT(qn_module_count(m), 0);
+    qn_module_free(m);
+    qn_close(qn);
+}
+
+/* Shapes are looked at before they are read. */
+static void parameters_need_a_shape(void) {
+    qn_ctx *qn = open_context();
+    qn_module *m = qn_module_new(qn, 1);
+    static const int64_t shape[64] = {1};
+    for (int kind = 0; kind < 2; kind++) {
+        qn_init_options init = QN_INIT_OPTIONS(.kind = kind ? QN_INIT_NORMAL : QN_INIT_ZEROS);
+        CHECK(!qn_module_parameter(m, "x", QN_F32, 2, NULL, &init));
+        CHECK_INT(qn_error_code(qn), QN_ENULL);
+        qn_clear_error(qn);
+        CHECK(!qn_module_buffer(m, "x", QN_F32, 64, shape, &init));
+        CHECK(qn_error_code(qn) != QN_OK);
+        qn_clear_error(qn);
+        CHECK(!qn_module_parameter(m, "x", QN_F32, -1, shape, &init));
+        CHECK(qn_error_code(qn) != QN_OK);
+        qn_clear_error(qn);
+    }
+    CHECK(!qn_module_buffer(m, "x", QN_F32, 2, NULL, NULL));
+    expect_error(qn, QN_ENULL, "full: the shape of 2 axes is NULL");
+    qn_module_free(m);
+    qn_close(qn);
+}
+
+/* ---- one operation -------------------------------------------------------------------------- */
+
+/* The values of a layer of one result of x. */
+static void check_layer(qn_ctx *qn, const char *kind, const qn_layer_options *o, qn_tensor *x,
+                        int64_t n, const double *wanted) {
+    qn_tensor *y[1] = {NULL};
+    CHECK_INT(qn_layer_apply(kind, o, 0, NULL, 1, &x, 1, y), QN_OK);
+    CHECK_STR(qn_error(qn), "");
+    check_values(y[0], wanted, n);
+}
+
+static void layers_of_one_operation_are_pytorchs(void) {
+    static const float four[] = {-1, -2, 3, 4}, three[] = {1, 2, 3};
+    static const float tiny[8] = {1e-5F, 1e-5F, 1e-5F, 1e-5F, 1e-5F, 1e-5F, 1e-5F, 1e-5F};
+    static const double ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+    qn_ctx *qn = open_context();
+    qn_tensor *x = qn_from(qn, QN_F32, 3, (int64_t[]){1, 1, 4}, four);
+    check_layer(qn, "LPPool1d", &QN_LAYER_OPTIONS(.a = 1, .kernel = {2}), x, 2, (double[]){-3, 7});
+    check_layer(qn, "LPPool1d", &QN_LAYER_OPTIONS(.a = 2, .kernel = {2}), x, 2,
+                (double[]){sqrt(5), 5});
+    check_layer(qn, "LPPool1d", &QN_LAYER_OPTIONS(.a = 3, .kernel = {4}), x, 1,
+                (double[]){cbrt(82)});
+    check_layer(qn, "AdaptiveAvgPool2d", &QN_LAYER_OPTIONS(.kernel = {0, 2}), x, 2,
+                (double[]){-1.5, 3.5});
+    x = qn_from(qn, QN_F32, 3, (int64_t[]){1, 1, 3}, three);
+    check_layer(qn, "LPPool1d", &QN_LAYER_OPTIONS(.a = 1, .kernel = {2}, .ceil = true), x, 2,
+                (double[]){3, 6});
+    check_layer(qn, "Softmax", NULL, x, 3, (double[]){1, 1, 1});
+    x = qn_reshape(x, 2, (int64_t[]){3, 1});
+    check_layer(qn, "Softmax", NULL, x, 3, (double[]){1, 1, 1});
+    x = qn_from(qn, QN_F32, 2, (int64_t[]){1, 8}, tiny);
+    check_layer(qn, "RMSNorm", &QN_LAYER_OPTIONS(.shape = {8}, .epsilon = -0.0, .affine = -1), x, 8,
+                ones);
+    qn_close(qn);
+}
+
+static void four_axes_are_normalised(void) {
+    static const float eight[] = {0, 0, 0, 0, 1, 1, 1, 1};
+    static const double wanted[] = {-1, -1, -1, -1, 1, 1, 1, 1};
+    qn_ctx *qn = open_context();
+    qn_tensor *x = qn_from(qn, QN_F32, 4, (int64_t[]){2, 1, 2, 2}, eight);
+    check_layer(qn, "LayerNorm",
+                &QN_LAYER_OPTIONS(.shape = {2, 1, 2, 2}, .epsilon = -0.0, .affine = -1), x, 8,
+                wanted);
+    qn_close(qn);
+}
+
+/* Of one value for each channel there is no variance to go on with. */
+static void one_value_is_not_normalised(void) {
+    qn_ctx *qn = open_context();
+    qn_module *m = qn_module_new(qn, 1);
+    qn_layer *b = qn_layer_new(m, "BatchNorm1d", "b", &QN_LAYER_OPTIONS(.in = 3));
+    qn_layer *i = qn_layer_new(m, "InstanceNorm1d", "i", &QN_LAYER_OPTIONS(.in = 3));
+    qn_tensor *one = qn_ones(qn, QN_F32, 2, (int64_t[]){1, 3});
+    qn_tensor *two = qn_ones(qn, QN_F32, 3, (int64_t[]){2, 3, 1});
+    CHECK(!qn_layer_forward(b, one));
+    expect_error(qn, QN_ESHAPE, "BatchNorm1d: 1 value for each of 3 channels has no variance");
+    CHECK(qn_layer_forward(b, two) != NULL);
+    CHECK(!qn_layer_forward(i, two));
+    expect_error(qn, QN_ESHAPE, "InstanceNorm1d: 1 value for each of 3 channels has no variance");
+    qn_module_train(m, false);
+    CHECK(qn_layer_forward(b, one) != NULL);
+    CHECK_STR(qn_error(qn), "");
+    qn_module_free(m);
+    qn_close(qn);
+}
+
+static void states_are_those_of_all_layers(void) {
+    qn_ctx *qn = open_context();
+    qn_module *m = qn_module_new(qn, 1);
+    qn_layer *l = qn_layer_new(m, "GRU", "l", &QN_LAYER_OPTIONS(.in = 3, .hidden = 5, .layers = 2));
+    qn_tensor *in[2] = {qn_ones(qn, QN_F32, 3, (int64_t[]){4, 2, 3}), NULL}, *out[2];
+    in[1] = qn_ones(qn, QN_F32, 3, (int64_t[]){4, 2, 5});
+    CHECK_INT(qn_layer_call(l, 2, in, 2, out), QN_ESHAPE);
+    expect_error(qn, QN_ESHAPE, "GRU: a first state of 4 layers and directions, not 2");
+    in[1] = qn_ones(qn, QN_F32, 3, (int64_t[]){2, 3, 5});
+    CHECK_INT(qn_layer_call(l, 2, in, 2, out), QN_ESHAPE);
+    expect_error(qn, QN_ESHAPE, "GRU: a first state of 3 examples, not 2");
+    in[1] = qn_ones(qn, QN_F32, 3, (int64_t[]){2, 2, 5});
+    CHECK_INT(qn_layer_call(l, 2, in, 2, out), QN_OK);
+    qn_module_free(m);
+    qn_close(qn);
+}
+
+/* What is no argument of a kind changes nothing. */
+static void fields_of_other_kinds_are_not_read(void) {
+    qn_ctx *qn = open_context();
+    qn_module *m = qn_module_new(qn, 1);
+    qn_layer *l =
+        qn_layer_new(m, "TransformerEncoderLayer", "l",
+                     &QN_LAYER_OPTIONS(.in = 8, .heads = 2, .hidden = 16, .add_bias = true));
+    CHECK(l != NULL);
+    CHECK_INT(qn_module_count(m), 12);
+    qn_module_free(m);
+    qn_close(qn);
+}
+
 /* ---- norms, dropout, embedding -------------------------------------------------------------- */
 
 static void batch_norm_goes_on_with_running_statistics(void) {
@@ -393,6 +555,13 @@ int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(tensors_are_called_as_pytorchs);
     RUN(what_cannot_be_made_says_why);
+    RUN(what_takes_no_such_number_says_so);
+    RUN(parameters_need_a_shape);
+    RUN(layers_of_one_operation_are_pytorchs);
+    RUN(four_axes_are_normalised);
+    RUN(one_value_is_not_normalised);
+    RUN(states_are_those_of_all_layers);
+    RUN(fields_of_other_kinds_are_not_read);
     RUN(batch_norm_goes_on_with_running_statistics);
     RUN(dropout_draws_anew_each_step_by_one_plan);
     RUN(the_row_of_padding_begins_at_zero_and_has_no_gradient);

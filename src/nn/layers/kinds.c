@@ -88,7 +88,7 @@ static bool put_default(const argument *a, const char *text, void *field) {
     case SIZE:
     case SIZES:
         if (!*size && text && !none) *size = strtoll(text, NULL, 10);
-        return *size || text;
+        return *size || text || strcmp(a->name, "output_size") == 0; /* None there is the input's */
     case SHAPE:
         return *size != 0;
     case PLACE:
@@ -97,7 +97,7 @@ static bool put_default(const argument *a, const char *text, void *field) {
     case NUMBER:
         lacks = *number == 0 && !signbit(*number);
         if (lacks && text && !none) *number = strtod(text, NULL);
-        if (*number == 0) *number = 0; /* of -0 */
+        if (*number == 0 && !none) *number = 0; /* of -0, which is not None */
         return true;
     case YES:
         *yes = *yes ? *yes > 0 : *text == 'T';
@@ -113,20 +113,38 @@ static void spread(int64_t size[3]) {
         if (!size[i]) size[i] = size[i - 1];
 }
 
-bool layer_options_read(qn_ctx *qn, const char *call, const layer_row *row,
-                        const qn_layer_options *given, qn_layer_options *o) {
+static size_t bytes_of(const argument *a) {
+    static const uint8_t size[] = {
+        [SIZE] = 8,          [SIZES] = 24, [SHAPE] = 32,          [PLACE] = 8,         [NUMBER] = 8,
+        [YES] = sizeof(int), [NOT] = 1,    [FLAG] = sizeof(bool), [WORD] = sizeof(int)};
+    return size[a->type];
+}
+
+/* What is no argument of the kind stays 0, but what all have, or calls of attention. */
+static bool read_fields(qn_ctx *qn, const char *call, const layer_row *row,
+                        const qn_layer_options *all, qn_layer_options *o) {
     const char *at = row->arguments;
     described d;
-    *o = QN_LAYER_OPTIONS();
-    if (!struct_take(qn, call, "qn_layer_options", o, sizeof *o, given)) return false;
+    *o = QN_LAYER_OPTIONS(.scale = all->scale, .out_scale = all->out_scale, .conv = all->conv,
+                          .causal = all->causal, .apart = all->apart, .training = all->training,
+                          .key = all->key);
     while (next_argument(&at, &d)) {
-        if (put_default(d.a, d.text, (char *)o + d.a->at)) continue;
+        void *field = (char *)o + d.a->at;
+        memcpy(field, (const char *)all + d.a->at, bytes_of(d.a));
+        if (put_default(d.a, d.text, field)) continue;
         return fail(qn, QN_EARG, "%s: %s needs %s", call, row->name, d.a->name), false;
     }
+    return true;
+}
+
+bool layer_options_read(qn_ctx *qn, const char *call, const layer_row *row,
+                        const qn_layer_options *given, qn_layer_options *o) {
+    qn_layer_options all = QN_LAYER_OPTIONS();
+    if (!struct_take(qn, call, "qn_layer_options", &all, sizeof all, given)) return false;
+    if (!read_fields(qn, call, row, &all, o)) return false;
     if (!strstr(row->arguments, "output_size")) spread(o->kernel);
     spread(o->stride), spread(o->dilation);
-    o->shape[3] = 0;
-    return true;
+    return layer_options_fine(qn, call, row, o);
 }
 
 /* ---- making --------------------------------------------------------------------------------- */

@@ -80,6 +80,9 @@ const layer_row *layer_row_of(qn_ctx *qn, const char *call, const char *kind);
  * error. */
 bool layer_options_read(qn_ctx *qn, const char *call, const layer_row *row,
                         const qn_layer_options *given, qn_layer_options *o);
+/* limits.c: are they within what the kind takes? */
+bool layer_options_fine(qn_ctx *qn, const char *call, const layer_row *row,
+                        const qn_layer_options *o);
 /* A parameter "<name>.<part>" or a buffer; uniform within `scale` or with that deviation. */
 void layer_parameter(making *b, const char *part, int rank, const int64_t *shape, qn_init kind,
                      double scale);

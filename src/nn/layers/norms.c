@@ -45,7 +45,7 @@ void group_norm_tensors(making *b) {
 
 static int axes_of(const qn_layer_options *o) {
     int n = 0;
-    while (n < 3 && o->shape[n]) n++;
+    while (n < 4 && o->shape[n]) n++;
     return n;
 }
 
@@ -94,6 +94,18 @@ static void track(calling *c, const tracked *t, qn_tensor *mean, qn_tensor *vari
     c->update[t->at + 2] = counts ? count : NULL;
 }
 
+/* Is there more than one value for each channel, axis 1? The axes from `first` on are looked at; of
+ * one value the variance is nothing. A size that is not known yet counts as more. */
+static bool has_spread(calling *c, qn_tensor *x, int first) {
+    int64_t n = 1;
+    for (int i = first; i < qn_rank(x); i++)
+        if (i != 1) n = qn_dim(x, i) < 0 ? 0 : sat_mul(n, qn_dim(x, i));
+    if (n != 1) return true;
+    fail(c->qn, QN_ESHAPE, "%s: 1 value for each of %lld channels has no variance", c->row->name,
+         (long long)qn_dim(x, 1));
+    return false;
+}
+
 void apply_batch_norm(calling *c) {
     qn_tensor *x = c->in[0], *made[3];
     tracked t = take(c);
@@ -103,6 +115,7 @@ void apply_batch_norm(calling *c) {
         c->out[0] = qn_batch_norm(x, t.mean, t.variance, t.weight, t.bias, c->o->epsilon);
         return;
     }
+    if (!has_spread(c, x, 0)) return;
     if (qn_batch_norm_training(x, t.weight, t.bias, c->o->epsilon, made)) return;
     c->out[0] = made[0];
     if (c->o->track) track(c, &t, made[1], made[2]);
@@ -119,6 +132,7 @@ void apply_instance_norm(calling *c) {
         x = qn_batch_norm(x, t.mean, t.variance, t.weight, t.bias, c->o->epsilon);
     } else {
         static const int places[] = {2, 3, 4}, batch[] = {0};
+        if (!x || !has_spread(c, x, 2)) return;
         if (c->o->track)
             track(c, &t, qn_mean_axes(qn_mean_axes(x, space, places, false), 1, batch, false),
                   qn_mean_axes(qn_variance_axes(x, space, places, 1, false), 1, batch, false));
@@ -149,7 +163,7 @@ static bool sizes_fit(calling *c, qn_tensor *x, int n) {
 }
 
 void apply_layer_norm(calling *c) {
-    int n = axes_of(c->o), axes[3] = {-n, 1 - n, 2 - n};
+    int n = axes_of(c->o), axes[4] = {-n, 1 - n, 2 - n, 3 - n};
     qn_tensor *x = c->in[0], *weight = c->o->affine ? layer_next(c) : NULL;
     qn_tensor *bias = c->o->affine && !c->o->no_bias ? layer_next(c) : NULL;
     if (!sizes_fit(c, x, n)) return;
@@ -166,10 +180,14 @@ static double epsilon_of(qn_dtype dtype) {
 }
 
 void apply_rms_norm(calling *c) {
-    int n = axes_of(c->o), axes[3] = {-n, 1 - n, 2 - n};
+    int n = axes_of(c->o), axes[4] = {-n, 1 - n, 2 - n, 3 - n};
     qn_tensor *x = c->in[0], *weight = c->o->affine ? layer_next(c) : NULL;
     if (!sizes_fit(c, x, n)) return;
-    double epsilon = c->o->epsilon != 0 ? c->o->epsilon : epsilon_of(qn_dtype_of(x));
+    double epsilon = c->o->epsilon; /* None is 0 or NaN; a 0 that is meant is -0.0 */
+    if (epsilon == 0 && signbit(epsilon))
+        epsilon = 0;
+    else if (epsilon == 0 || isnan(epsilon))
+        epsilon = epsilon_of(qn_dtype_of(x));
     if (n == 1) {
         c->out[0] = qn_rms_norm(x, weight, epsilon);
         return;

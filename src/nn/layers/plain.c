@@ -5,6 +5,7 @@
  * counting the places of a kernel, and so is its bias. An image may lack its batch axis. */
 #include "nn/layers/layers.h"
 
+#include <limits.h>
 #include <math.h>
 
 /* ---- linear --------------------------------------------------------------------------------- */
@@ -55,8 +56,10 @@ void apply_identity(calling *c) {
     c->out[0] = c->in[0];
 }
 
+/* The axis; one that no int holds is none of a tensor's either. */
 static int axis_of(int64_t place) {
-    return (int)(place > 0 ? place - 1 : place);
+    int64_t axis = place > 0 ? place - 1 : place;
+    return axis > INT_MAX ? INT_MAX : axis < INT_MIN ? INT_MIN : (int)axis;
 }
 
 void apply_flatten(calling *c) {
@@ -67,7 +70,7 @@ void apply_flatten(calling *c) {
 
 /* The row that is always 0; -1: none. */
 static int64_t padding_row(const qn_layer_options *o) {
-    return o->index < 0 ? o->in + o->index : o->index - 1;
+    return o->index < 0 ? sat_add(o->in, o->index) : o->index - 1;
 }
 
 void embedding_tensors(making *b) {
@@ -157,16 +160,17 @@ static qn_tensor *image_back(qn_tensor *y, bool batched) {
 static qn_tensor *padded(const calling *c, qn_tensor *x, qn_conv_options *w) {
     static const qn_pad_mode modes[] = {QN_PAD_CONSTANT, QN_PAD_REFLECT, QN_PAD_EDGE,
                                         QN_PAD_CIRCULAR};
-    int mode = c->o->padding_mode;
+    int mode = c->o->padding_mode; /* within these: layer_options_fine */
     int64_t widths[2 * QN_MAX_RANK] = {0};
     if (!mode) return x;
     for (int i = 0; i < c->row->space; i++) {
-        int64_t all = w->same ? w->dilation[i] * (c->o->kernel[i] - 1) : 2 * w->before[i];
+        int64_t all = w->same ? sat_mul(w->dilation[i], sat_sub(c->o->kernel[i], 1))
+                              : sat_mul(2, w->before[i]);
         widths[2 * (2 + i)] = all / 2, widths[2 * (2 + i) + 1] = all - all / 2;
         w->before[i] = w->after[i] = 0;
     }
     w->same = false;
-    return qn_pad(x, widths, modes[mode & 3], 0);
+    return qn_pad(x, widths, modes[mode], 0);
 }
 
 void apply_conv(calling *c) {
@@ -224,8 +228,27 @@ void apply_avg_pool(calling *c) {
     pool_windows(c, &QN_POOL_OPTIONS(.kind = QN_POOL_AVG));
 }
 
+/* x^(1/p), whose gradient at 0 is 0. */
+static qn_tensor *root_of(qn_tensor *x, double p) {
+    qn_tensor *zero = qn_eq(x, qn_like(x, 0)), *some = qn_where(zero, qn_like(x, 1), x);
+    qn_tensor *root = qn_pow(some, qn_like(some, 1 / p));
+    return qn_where(zero, qn_like(x, p > 0 ? 0 : INFINITY), root);
+}
+
+/* As PyTorch has it: powers keep their sign, and of a window that the end cuts off the mean counts
+ * for the whole kernel. */
 void apply_norm_pool(calling *c) {
-    pool_windows(c, &QN_POOL_OPTIONS(.kind = QN_POOL_NORM, .p = c->o->a));
+    double p = c->o->a, places = 1;
+    qn_tensor *x = c->in[0];
+    if (p == 0 || isnan(p)) {
+        fail(c->qn, QN_ERANGE, "%s: norm_type is %g", c->row->name, p);
+        return;
+    }
+    for (int i = 0; i < c->row->space; i++) places *= (double)c->o->kernel[i];
+    if (p != 1) c->in[0] = qn_pow(x, qn_like(x, p));
+    pool_windows(c, &QN_POOL_OPTIONS(.kind = QN_POOL_AVG));
+    qn_tensor *sum = qn_mul(c->out[0], qn_like(c->out[0], places));
+    c->out[0] = p == 1 ? sum : root_of(sum, p);
 }
 
 void apply_adaptive_avg(calling *c) {
@@ -293,8 +316,11 @@ void apply_numbers(calling *c) {
     c->out[0] = c->row->of.numbers(c->in[0], c->o->a, c->o->b);
 }
 
+/* Without an axis it is PyTorch's of old: the first of 0, 1 or 3 axes, else the second. */
 void apply_axis(calling *c) {
-    c->out[0] = c->row->of.axis(c->in[0], axis_of(c->o->index));
+    int rank = c->in[0] ? qn_rank(c->in[0]) : 0, axis = rank == 2 || rank > 3;
+    if (c->o->index) axis = axis_of(c->o->index);
+    c->out[0] = c->row->of.axis(c->in[0], axis);
 }
 
 void prelu_tensors(making *b) {

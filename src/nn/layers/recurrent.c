@@ -58,11 +58,18 @@ static bool hidden_fine(making *b) {
     return b->fine;
 }
 
+static bool layers_fine(qn_ctx *qn, const char *who, int64_t layers) {
+    if (layers >= 1 && layers <= LAYER_TENSORS / 2) return true;
+    fail(qn, QN_ERANGE, "%s: %lld layers, not 1 to %d", who, (long long)layers, LAYER_TENSORS / 2);
+    return false;
+}
+
 void recurrent_tensors(making *b) {
     const qn_layer_options *o = b->o;
     int64_t out = o->project ? o->project : o->hidden;
     char end[32];
-    if (!hidden_fine(b)) return;
+    b->fine = hidden_fine(b) && layers_fine(b->qn, b->call, o->layers);
+    if (!b->fine) return;
     for (int64_t l = 0; l < o->layers && b->fine; l++)
         for (int d = 0; d <= o->bidirectional; d++) {
             snprintf(end, sizeof end, "_l%lld%s", (long long)l, d ? "_reverse" : "");
@@ -188,8 +195,28 @@ static void put_batch(calling *c) {
         if (c->in[i]) c->in[i] = qn_unsqueeze(c->in[i], 1);
 }
 
+/* Have the first states of x [T, N, in] a row for each layer and direction, and one for each of N?
+ * A size that is not known yet is taken as it is. */
+static bool states_fit(calling *c, qn_tensor *x, int n, int all) {
+    static const char *const what[] = {"layers and directions", "examples"};
+    for (int i = 1; i <= n; i++) {
+        qn_tensor *given = c->in[i];
+        if (!given) continue;
+        if (!layer_rank(c, given, "a first state", 3, 3)) return false;
+        for (int k = 0; k < 2; k++) {
+            int64_t has = qn_dim(given, k), wanted = k ? qn_dim(x, 1) : all;
+            if (has == wanted || has < 0 || wanted < 0) continue;
+            fail(c->qn, QN_ESHAPE, "%s: a first state of %lld %s, not %lld", c->row->name,
+                 (long long)has, what[k], (long long)wanted);
+            return false;
+        }
+    }
+    return true;
+}
+
 void apply_recurrent(calling *c) {
     qn_tensor *x = c->in[0], *last[2][LAYER_TENSORS];
+    if (!layers_fine(c->qn, c->row->name, c->o->layers)) return;
     int n = states[kind_of(c->row)], all = (int)c->o->layers * (1 + c->o->bidirectional);
     if (!layer_rank(c, x, "the input", 2, 3)) return;
     if (c->n < 2 * all) { /* each cell has two weights at least */
@@ -198,7 +225,9 @@ void apply_recurrent(calling *c) {
     }
     bool batched = qn_rank(x) == 3, turned = batched && c->o->batch_first;
     if (!batched) put_batch(c);
-    x = layers_of(c, turned ? qn_transpose(c->in[0], 0, 1) : c->in[0], last);
+    x = turned ? qn_transpose(c->in[0], 0, 1) : c->in[0];
+    if (!x || !states_fit(c, x, n, all)) return;
+    x = layers_of(c, x, last);
     if (!x) return;
     c->out[0] = turned ? qn_transpose(x, 0, 1) : x;
     for (int i = 0; i < n; i++) c->out[1 + i] = qn_stack(all, last[i], 0);

@@ -70,11 +70,11 @@ LAYER(AvgPool2d, "kernel_size stride=None padding=0 ceil_mode=False count_includ
 LAYER(AvgPool3d, "kernel_size stride=None padding=0 ceil_mode=False count_include_pad=True", NULL,
       apply_avg_pool, 3, 1, 1, 1, "the mean of each window")
 LAYER(LPPool1d, "norm_type kernel_size stride=None ceil_mode=False", NULL, apply_norm_pool, 1, 1, 1,
-      1, "(sum |x|^norm_type)^(1/norm_type) of each window")
+      1, "(sum x^norm_type)^(1/norm_type) of each window")
 LAYER(LPPool2d, "norm_type kernel_size stride=None ceil_mode=False", NULL, apply_norm_pool, 2, 1, 1,
-      1, "(sum |x|^norm_type)^(1/norm_type) of each window")
+      1, "(sum x^norm_type)^(1/norm_type) of each window")
 LAYER(LPPool3d, "norm_type kernel_size stride=None ceil_mode=False", NULL, apply_norm_pool, 3, 1, 1,
-      1, "(sum |x|^norm_type)^(1/norm_type) of each window")
+      1, "(sum x^norm_type)^(1/norm_type) of each window")
 LAYER(AdaptiveAvgPool1d, "output_size", NULL, apply_adaptive_avg, 1, 1, 1, 1,
       "means of output_size windows, as even as can be")
 LAYER(AdaptiveAvgPool2d, "output_size", NULL, apply_adaptive_avg, 2, 1, 1, 1,
@@ -151,9 +151,10 @@ UNARY(Softplus, "beta=1.0 threshold=20.0", apply_numbers, numbers, qn_softplus_b
       "log(1 + e^(beta x)) / beta, and x where beta x is above threshold")
 UNARY(Threshold, "threshold value", apply_numbers, numbers, threshold,
       "x above threshold, else value")
-UNARY(Softmax, "dim=-1", apply_axis, axis, qn_softmax, "e^x over its sum along dim")
-UNARY(LogSoftmax, "dim=-1", apply_axis, axis, qn_log_softmax, "log(softmax(x))")
-UNARY(Softmin, "dim=-1", apply_axis, axis, qn_softmin, "softmax(-x)")
+UNARY(Softmax, "dim=None", apply_axis, axis, qn_softmax,
+      "e^x over its sum along dim; None: axis 0 of 0, 1 or 3 axes, else axis 1")
+UNARY(LogSoftmax, "dim=None", apply_axis, axis, qn_log_softmax, "log(softmax(x))")
+UNARY(Softmin, "dim=None", apply_axis, axis, qn_softmin, "softmax(-x)")
 UNARY(GLU, "dim=-1", apply_axis, axis, qn_glu, "the first half along dim times sigmoid(the second)")
 LAYER(PReLU, "num_parameters=1 init=0.25", prelu_tensors, apply_prelu, 0, 1, 1, 1,
       "x above 0, else weight * x, with a weight or one for each channel")
