@@ -44,7 +44,8 @@ static gathered gather(const plot *p, int64_t i) {
     for (int64_t k = from; k < to; k++) {
         double v = drawn(p, p->value[k]);
         if (!isfinite(v)) continue;
-        g.mean += (v - g.mean) / (double)++g.n;
+        g.n++;
+        g.mean += v / (double)g.n - g.mean / (double)g.n; /* without an overflow between */
         g.least = fmin(g.least, v);
         g.most = fmax(g.most, v);
     }
@@ -83,7 +84,9 @@ static double at_x(const plot *p, double i) {
     return left + (p->groups > 1 ? i / (double)(p->groups - 1) : 0.5) * (width - left - right);
 }
 
+/* Where the range itself is beyond a double a part of it is shown, and the rest at its edges. */
 static double at_y(const plot *p, double v) {
+    v = fmin(fmax(v, p->lo), p->hi);
     return top + (p->hi - v) / (p->hi - p->lo) * (height - top - below);
 }
 

@@ -32,6 +32,7 @@ typedef struct viewing {
     node_id *order; /* NULL: the value is all there is */
     plan_request request;
     run_plan *plan; /* NULL: none was made */
+    checks checks;  /* of indices, while they are looked at */
     double *best;   /* by launch; seconds */
     double whole;   /* of a run */
     group *group;
@@ -134,6 +135,8 @@ static void drop_plan(void *of) {
     viewing *v = of;
     if (v->plan) plan_close(v->qn, v->plan);
     v->plan = NULL;
+    checks_let_go(&v->checks, v->qn);
+    v->checks = (checks){0};
     v->qn->run->timing = false;
 }
 
@@ -178,16 +181,39 @@ static bool can_plan(const viewing *v) {
     return !node_is_memory(node_at(v->g, v->root)) && !v->qn->run->dev->unfused;
 }
 
-static void make_plan(viewing *v) {
-    v->request = (plan_request){.nodes = v->nodes, .roots = 1, .order = v->order, .root = &v->root};
-    for (uint32_t i = 0; i < v->nodes; i++) check_fits(v->qn, v->order[i]);
-    plan_key key = key_build(v->g, &v->a, &v->request);
-    uint32_t leaves = 0, *leaf = arena_alloc(&v->a, (v->nodes + 1) * sizeof *leaf);
-    for (uint32_t i = 0; i < v->nodes; i++) {
-        const graph_node *x = node_at(v->g, v->order[i]);
+/* The plan of a request; its key, and the leaves' buffers. */
+static uint32_t *plan_of(viewing *v, const plan_request *r, plan_key *key) {
+    uint32_t leaves = 0, *leaf = arena_alloc(&v->a, (r->nodes + 1) * sizeof *leaf);
+    for (uint32_t i = 0; i < r->nodes; i++) check_fits(v->qn, r->order[i]);
+    *key = key_build(v->g, &v->a, r);
+    for (uint32_t i = 0; i < r->nodes; i++) {
+        const graph_node *x = node_at(v->g, r->order[i]);
         if (node_is_memory(x)) leaf[leaves++] = x->buffer;
     }
-    v->plan = plan_build(v->qn, &v->request, &key);
+    v->plan = plan_build(v->qn, r, key);
+    return leaf;
+}
+
+/* Indices that a read would refuse are an error here, too: by a plan of their own, before that
+ * which is shown. */
+static void check_indices(viewing *v) {
+    plan_request r = {.nodes = v->nodes, .order = v->order, .root = &v->root};
+    plan_key key;
+    if (!checks_add(&v->checks, v->qn, &v->a, &r)) return;
+    r.nodes = graph_order(v->g, &v->a, (int)r.roots, r.root, &r.order);
+    uint32_t *leaf = plan_of(v, &r, &key), *out = arena_zeroed(&v->a, r.roots * sizeof *out);
+    plan_run(v->qn, v->plan, key.value, leaf, NULL, out);
+    checks_judge(&v->checks, v->qn, r.roots, out);
+    for (uint32_t i = 0; i < r.roots; i++) buffer_unref(v->qn, out[i]);
+    drop_plan(v);
+    v->nodes = graph_order(v->g, &v->a, 1, &v->root, &v->order);
+}
+
+static void make_plan(viewing *v) {
+    plan_key key;
+    check_indices(v);
+    v->request = (plan_request){.nodes = v->nodes, .roots = 1, .order = v->order, .root = &v->root};
+    uint32_t *leaf = plan_of(v, &v->request, &key);
     measure(v, &key, leaf);
 }
 

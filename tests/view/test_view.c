@@ -80,6 +80,32 @@ static void a_page_has_graph_plan_kernels_and_values(void) {
     qn_close(qn);
 }
 
+/* What every read refuses is shown by no page; nothing more stays of a second try. */
+static void indices_beyond_an_axis_are_an_error(void) {
+    setenv("QN_CHECK", "1", 1);
+    qn_ctx *qn = qn_open(NULL);
+    unsetenv("QN_CHECK");
+    const int64_t inside = 3, beyond = 900;
+    qn_tensor *w = ramp(qn, 64, 8);
+    qn_tensor *fine = qn_embedding(w, qn_from(qn, QN_I64, 1, (int64_t[]){1}, &inside));
+    qn_tensor *bad = qn_embedding(w, qn_from(qn, QN_I64, 1, (int64_t[]){1}, &beyond));
+    CHECK_INT(qn_view_html(fine, path), QN_OK);
+    CHECK(read_page() && strstr(page, "The value begins with"));
+    qn_stats stats[2];
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(qn_view_html(bad, path), QN_ERANGE);
+        CHECK(strstr(qn_error(qn), "index 900 of an axis of 64") && !read_page());
+        qn_clear_error(qn);
+        qn_get_stats(qn, &stats[i], sizeof stats[i]);
+    }
+    CHECK_INT(stats[1].nodes, stats[0].nodes);
+    CHECK_INT(stats[1].buffers, stats[0].buffers);
+    CHECK_INT(stats[1].host_bytes, stats[0].host_bytes);
+    CHECK_INT(qn_view_html(fine, path), QN_OK);
+    CHECK(read_page());
+    qn_close(qn);
+}
+
 static void names_are_escaped(void) {
     qn_ctx *qn = qn_open(NULL);
     qn_tensor *a = ramp(qn, 4, 4);
@@ -245,7 +271,7 @@ static void curves_have_gaps_bands_and_scales(void) {
     CHECK(!strstr(page, "class=\"b\""));
     static const double odd[][3] = {{NAN, NAN, NAN},
                                     {0, 0, 0},
-                                    {1e308, -1e308, 1e308},
+                                    {1.7e308, -1.7e308, 1.7e308},
                                     {5e-324, 0, 0},
                                     {-1, -2, -3},
                                     {1e15, 1e15 + 1, 1e15},
@@ -259,6 +285,14 @@ static void curves_have_gaps_bands_and_scales(void) {
                 check_well_formed();
             }
     CHECK_INT(qn_plot(qn, 3, v, path, &QN_PLOT_OPTIONS(.step = INFINITY)), QN_EARG);
+    static double far[600]; /* of two values each group's mean: no sum of them is finite */
+    for (int i = 0; i < 600; i++) far[i] = i % 5 ? 1.7e308 : -1.7e308;
+    CHECK_INT(qn_plot(qn, 600, far, path, NULL), QN_OK);
+    CHECK(read_page());
+    check_well_formed();
+    double y;
+    for (const char *at = strstr(page, "class=\"c\""); at && (at = strchr(at, 'L')); at++)
+        CHECK(sscanf(at, "L%*f %lf", &y) == 1 && y >= 0 && y <= 360);
     qn_close(qn);
 }
 
@@ -268,6 +302,7 @@ int main(int argc, char **argv) {
     if (!mkdtemp(folder)) return 1;
     snprintf(path, sizeof path, "%s/page.html", folder);
     RUN(a_page_has_graph_plan_kernels_and_values);
+    RUN(indices_beyond_an_axis_are_an_error);
     RUN(names_are_escaped);
     RUN(what_is_shown_stays_as_it_was);
     RUN(large_graphs_are_folded_and_cut);
