@@ -79,11 +79,13 @@ def curve(values: Any, title: str = "", *, width: int = 72, height: int = 8) -> 
     for c in range(columns):
         group = given[len(given) * c // columns:len(given) * (c + 1) // columns]
         finite = [v for v in group if math.isfinite(v)]
-        means.append(sum(finite) / len(finite) if finite else math.nan)
+        means.append(sum(v / len(finite) for v in finite) if finite else math.nan)  # whose sum might be infinite
     finite = [m for m in means if math.isfinite(m)]
     low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)
     most = height * (len(BLOCKS) - 1)
-    levels = [0 if math.isnan(m) else 1 + round((m - low) / (high - low) * (most - 1)) if high > low else most // 2
+    unit = 1.0 if math.isfinite(high - low) else 0.25  # so that differences are finite
+    levels = [0 if math.isnan(m) else
+              1 + round((m * unit - low * unit) / (high * unit - low * unit) * (most - 1)) if high > low else most // 2
               for m in means]
     rows = [title] if title else []
     for row in range(height - 1, -1, -1):

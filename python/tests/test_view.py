@@ -100,6 +100,7 @@ class View(unittest.TestCase):
         self.assertEqual(text.splitlines(), ["falls", "         4 |█▃", "         1 |██▆▁"])
         self.assertEqual(len(qn.curve(range(1000), width=50).splitlines()[0]), 12 + 50)
         self.assertIn("|", qn.curve([1.0] * 3))
+        self.assertIn("█", qn.curve([1.7e308, -1.7e308, 1.7e308, 1.7e308], width=2))
         self.assertIn("|", qn.curve([float("nan")]))
         self.assertEqual(qn.curve([1, float("inf"), 3], height=1).splitlines()[0].count("█"), 1)
 
