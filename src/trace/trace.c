@@ -42,6 +42,8 @@ typedef struct trace {
     off_t end;             /* where the bracket is */
     uint32_t used, line;   /* bytes gathered; where the line under way begins */
     uint32_t open;         /* spans of the program */
+    uint32_t room;         /* of `begun` */
+    pid_t *begun;          /* by open span: the thread that began it */
     double written;        /* when */
     bool some, skip, args; /* there are events; nothing is to be traced; the line has arguments */
     char text[TRACE_ROOM];
@@ -51,6 +53,7 @@ typedef struct trace {
 
 static void drop(qn_ctx *qn) {
     close(qn->trace->file);
+    heap_free(&qn->heap, qn->trace->begun, qn->trace->room * sizeof *qn->trace->begun);
     heap_free(&qn->heap, qn->trace, sizeof *qn->trace);
     qn->trace = NULL;
 }
@@ -139,15 +142,14 @@ static void put_event(trace *t, char phase, pid_t thread, double at) {
     t->args = false;
 }
 
-/* Begin a line; false: nothing is traced. */
-static bool begin(qn_ctx *qn, char phase, double at) {
+/* Begin a line of a thread; false: nothing is traced. */
+static bool begin_of(qn_ctx *qn, pid_t thread, char phase, double at) {
     trace *t = qn->trace;
     if (!t) return false;
     t->skip = t->process != getpid();
     if (t->skip) return false;
     if (t->used + 2 * TRACE_LINE > TRACE_ROOM) write_lines(qn);
     if (!(t = qn->trace)) return false;
-    pid_t thread = gettid();
     if (thread != t->thread) {
         put_event(t, 'M', thread, at);
         putf(t, ",\"name\":\"thread_name\",\"args\":{\"name\":\"thread %d%s\"}}", (int)thread,
@@ -156,6 +158,10 @@ static bool begin(qn_ctx *qn, char phase, double at) {
     }
     put_event(t, phase, thread, at);
     return true;
+}
+
+static bool begin(qn_ctx *qn, char phase, double at) {
+    return begin_of(qn, gettid(), phase, at);
 }
 
 static void put_name(trace *t, const char *category, const char *name) {
@@ -215,17 +221,30 @@ void trace_done(qn_ctx *qn) {
 
 /* ---- spans of the program -------------------------------------------------------------------- */
 
+/* Is there room for the thread of one span more? */
+static bool has_room(qn_ctx *qn) {
+    trace *t = qn->trace;
+    if (t->open < t->room) return true;
+    uint32_t room = t->room ? 2 * t->room : 64;
+    pid_t *begun = t->open < TRACE_DEEP ? heap_try(&qn->heap, room * sizeof *begun) : NULL;
+    if (!begun) return false;
+    if (t->open) memcpy(begun, t->begun, t->open * sizeof *begun);
+    heap_free(&qn->heap, t->begun, t->room * sizeof *begun);
+    t->begun = begun, t->room = room;
+    return true;
+}
+
 void qn_span_begin(qn_ctx *qn, const char *name) {
-    if (!qn || !trace_on(qn) || qn->trace->open == TRACE_DEEP) return;
+    if (!qn || !trace_on(qn) || !has_room(qn)) return;
     if (!begin(qn, 'B', clock_seconds())) return;
     put_name(qn->trace, "program", name ? name : "");
     trace_done(qn);
-    if (qn->trace) qn->trace->open++;
+    if (qn->trace) qn->trace->begun[qn->trace->open++] = gettid();
 }
 
 void qn_span_end(qn_ctx *qn) {
     if (!qn || !trace_on(qn) || !qn->trace->open) return;
-    if (!begin(qn, 'E', clock_seconds())) return;
+    if (!begin_of(qn, qn->trace->begun[qn->trace->open - 1], 'E', clock_seconds())) return;
     trace_done(qn);
     qn->trace->open--;
     trace_settle(qn);

@@ -2,6 +2,7 @@
  * kernel that ran with what it reads, writes and computes, spans that nest, and memory; what cannot
  * be written is told of once and stops nothing. */
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -232,6 +233,31 @@ static void spans_of_the_program_nest_and_are_ended(void) {
     close_events(&e);
 }
 
+static void *end_span(void *qn) {
+    qn_span_end(qn);
+    return NULL;
+}
+
+/* Ended by another thread a span is still that of the thread which began it. */
+static void a_span_ends_where_it_began(void) {
+    trace_to(path);
+    qn_ctx *qn = open_device("cpu");
+    pthread_t other;
+    for (int i = 0; i < 100; i++) qn_span_begin(qn, "step");
+    CHECK_INT(pthread_create(&other, NULL, end_span, qn), 0);
+    CHECK_INT(pthread_join(other, NULL), 0);
+    qn_close(qn);
+    events e = read_events(path);
+    int ends = 0;
+    for (const json *v = e.all ? e.all->first : NULL; v; v = v->next) {
+        if (*text_of(v, "ph") != 'E') continue;
+        CHECK(number_of(v, "tid") == getpid());
+        ends++;
+    }
+    CHECK_INT(ends, 100);
+    close_events(&e);
+}
+
 /* Killed at once, in the middle of thousands of spans. */
 static void the_file_is_whole_while_it_grows_and_after_a_kill(void) {
     for (int round = 0; round < 5; round++) {
@@ -353,6 +379,7 @@ int main(int argc, char **argv) {
     RUN(every_kernel_appears_once_a_run_and_spans_nest);
     RUN(kernels_of_static_graphs_loops_and_the_oracle_are_there);
     RUN(spans_of_the_program_nest_and_are_ended);
+    RUN(a_span_ends_where_it_began);
     RUN(the_file_is_whole_while_it_grows_and_after_a_kill);
     RUN(a_second_context_and_a_fork_have_files_of_their_own);
     RUN(a_write_that_fails_is_told_once_and_stops_nothing);
