@@ -157,6 +157,7 @@ static void what_takes_no_such_number_says_so(void) {
          "padding_mode is 7, not 0 to 3"},
         {"Softshrink", O(.a = -0.5), QN_ERANGE, "Softshrink with lambd -0.5"},
         {"Hardtanh", O(.a = 1, .b = -1), QN_ERANGE, "Hardtanh within 1 and -1"},
+        {"Embedding", O(.in = 3, .out = 2, .index = -4), QN_ERANGE, "padding_idx is row -1 of 3"},
         {"Embedding", O(.in = 3, .out = 2, .index = INT64_MIN), QN_ERANGE,
          "padding_idx is row -9223372036854775805 of 3"},
     };

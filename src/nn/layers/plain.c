@@ -76,7 +76,7 @@ static int64_t padding_row(const qn_layer_options *o) {
 void embedding_tensors(making *b) {
     const qn_layer_options *o = b->o;
     int64_t row = padding_row(o);
-    if (row >= o->in || row < -1) {
+    if (row >= o->in || row < -1 || (row == -1 && o->index)) {
         fail(b->qn, QN_ERANGE, "%s: padding_idx is row %lld of %lld", b->call, (long long)row,
              (long long)o->in);
         b->fine = false;
