@@ -187,6 +187,12 @@ void str_cleanup(void *t); /* str_free, as a cleanup */
 /* The bytes of the UTF-8 character at the beginning of a text, 1 at its end; 0: it is none. */
 int text_character(const char *text);
 
+/* ---- number.c -------------------------------------------------------------------------------- */
+
+/* strtod and strtof in the C locale, whatever the program's is. */
+double text_f64(const char *text, char **end);
+float text_f32(const char *text, char **end);
+
 /* ---- near.c ---------------------------------------------------------------------------------- */
 
 /* How many letters must be changed, added, left out or exchanged with their neighbours to make one

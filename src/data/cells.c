@@ -8,7 +8,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -121,10 +120,8 @@ static bool parse_decimal(const char *s, const char *end, decimal *x) {
 
 /* By the C library, of text without spaces around it, in its own locale whatever the program's. */
 static void convert(const char *text, bool narrow, void *out) {
-    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    float f = narrow ? (c ? strtof_l(text, NULL, c) : strtof(text, NULL)) : 0;
-    double d = narrow ? 0 : c ? strtod_l(text, NULL, c) : strtod(text, NULL);
-    if (c) freelocale(c);
+    float f = narrow ? text_f32(text, NULL) : 0;
+    double d = narrow ? 0 : text_f64(text, NULL);
     memcpy(out, narrow ? (const void *)&f : &d, narrow ? sizeof f : sizeof d);
 }
 

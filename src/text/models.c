@@ -85,7 +85,7 @@ static void unigram_encode(tokenizer *t, span text, id_list *out) {
 
 static double number_of(const text_loader *l, const json *v) {
     if (!v || v->kind != JSON_NUMBER) load_bad(l, v, "a score that is no number");
-    return strtod(v->text, NULL);
+    return text_f64(v->text, NULL);
 }
 
 static void unigram_read(const text_loader *l, const json *v) {

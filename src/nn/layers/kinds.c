@@ -96,7 +96,7 @@ static bool put_default(const argument *a, const char *text, void *field) {
         return true;
     case NUMBER:
         lacks = *number == 0 && !signbit(*number);
-        if (lacks && text && !none) *number = strtod(text, NULL);
+        if (lacks && text && !none) *number = text_f64(text, NULL);
         if (*number == 0 && !none) *number = 0; /* of -0, which is not None */
         return true;
     case YES:

@@ -91,7 +91,7 @@ static bool number_of(running *r, span s, double *out) {
         if (!s.s[i] || strchr("xXpP(_", text[n - 1])) return false;
     }
     text[n] = 0;
-    *out = strtod(text, &end);
+    *out = text_f64(text, &end);
     return n && !*end;
 }
 static value to_int(running *r, value on, const arguments *args) {

@@ -242,7 +242,7 @@ static value number(const parser *p) {
     if (n > 60) bad(p, "a number too long:", p->now.s);
     memcpy(text, p->now.s.s, n);
     text[n] = 0;
-    if (p->now.kind == TOKEN_FLOAT) return (value){.kind = VALUE_FLOAT, .f = strtod(text, NULL)};
+    if (p->now.kind == TOKEN_FLOAT) return (value){.kind = VALUE_FLOAT, .f = text_f64(text, NULL)};
     if (n > 18) bad(p, "a number too large:", p->now.s);
     return value_int(strtoll(text, NULL, 10));
 }

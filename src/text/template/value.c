@@ -1,6 +1,7 @@
 /* value.c - the values of templates: made, compared, printed as Python prints them, and as JSON. */
 #include "text/template/template.h"
 
+#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,7 +83,7 @@ value value_of_json(running *r, const json *v) {
     if (v->kind == JSON_TRUE || v->kind == JSON_FALSE) return value_bool(v->kind == JSON_TRUE);
     if (v->kind == JSON_STRING) return value_text((span){v->text, v->text_size});
     if (v->kind == JSON_NUMBER && json_int(v, &i)) return value_int(i);
-    if (v->kind == JSON_NUMBER) return (value){.kind = VALUE_FLOAT, .f = strtod(v->text, NULL)};
+    if (v->kind == JSON_NUMBER) return (value){.kind = VALUE_FLOAT, .f = text_f64(v->text, NULL)};
     if (v->kind == JSON_ARRAY) {
         made = value_new_list(r);
         for (const json *m = v->first; m; m = m->next) list_add(r, made.list, value_of_json(r, m));
@@ -218,22 +219,29 @@ bool value_has(running *r, value in, value what) {
 /* ---- printing -------------------------------------------------------------------------------- */
 
 /* The fewest digits that give the number again, as Python writes it. */
-static void print_float(str *out, double f) {
-    char text[40];
+static void float_text(char *text, size_t size, double f) {
     int digits = 1;
-    if (f != f || f - f != 0) {
-        str_add(out, f != f ? "nan" : f > 0 ? "inf" : "-inf");
-        return;
-    }
-    do snprintf(text, sizeof text, "%.*e", digits - 1, f);
+    do snprintf(text, size, "%.*e", digits - 1, f);
     while (strtod(text, NULL) != f && ++digits < 18);
     int power = atoi(strchr(text, 'e') + 1);
     if (power >= -4 && power < 16) {
         int places = digits - 1 - power;
-        snprintf(text, sizeof text, "%.*f", places > 1 ? places : 1, f);
+        snprintf(text, size, "%.*f", places > 1 ? places : 1, f);
     } else {
-        snprintf(text, sizeof text, "%.*e", digits - 1, f);
+        snprintf(text, size, "%.*e", digits - 1, f);
     }
+}
+
+/* With a point, whatever the program's locale has. */
+static void print_float(str *out, double f) {
+    char text[40];
+    if (f != f || f - f != 0) {
+        str_add(out, f != f ? "nan" : f > 0 ? "inf" : "-inf");
+        return;
+    }
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), old = c ? uselocale(c) : c;
+    float_text(text, sizeof text, f);
+    if (c) uselocale(old), freelocale(c);
     str_add(out, text);
 }
 
