@@ -111,13 +111,21 @@ static void encode_piece(encoding *e, piece in) {
     }
 }
 
+/* Work in an arena of its own; what the call before gave may be this one's argument. */
+static qn_code call_anew(tokenizer *t, void (*work)(void *arg), void *arg) {
+    arena old = t->work;
+    arena_open(&t->work, &t->ctx->heap);
+    qn_code code = guarded(t->ctx, work, arg);
+    arena_free(&old);
+    return code;
+}
+
 static void encode_work(void *arg) {
     encoding *e = arg;
     tokenizer *t = e->t;
     piece_list parts = {&e->work, .a = &t->work};
     bool around = e->flags & QN_ENCODE_SPECIAL;
     size_t first = e->text.n ? utf8_length_at(e->text.s) : 0;
-    arena_free(&t->work);
     t->plain = e->flags & QN_ENCODE_PLAIN;
     e->work = work_for(&t->work, e->text.n, QN_ERANGE);
     e->ids.at = arena_alloc(&t->work, sizeof *e->ids.at);
@@ -149,7 +157,7 @@ int64_t qn_tokenizer_encode(qn_tokenizer *known, const char *text, size_t size, 
     if (bad < size)
         return fail(t->ctx, QN_EARG, "tokenizer_encode: the text is not UTF-8, at byte %zu", bad),
                -1;
-    if (guarded(t->ctx, encode_work, &e)) return -1;
+    if (call_anew(t, encode_work, &e)) return -1;
     *ids = e.ids.at;
     return e.ids.n;
 }
@@ -171,7 +179,6 @@ static void decode_work(void *arg) {
     decode_state s = {&work, .a = &t->work};
     uint64_t size = 0;
     str out;
-    arena_free(&t->work);
     s.at = arena_alloc(s.a, ((size_t)d->n + 1) * sizeof *s.at);
     for (int64_t i = 0; i < d->n; i++) {
         int32_t id = d->ids[i];
@@ -211,7 +218,7 @@ const char *qn_tokenizer_decode(qn_tokenizer *known, int64_t n, const int32_t *i
                          "tokenizer_decode: %lld ids; up to %d are taken at once", (long long)n,
                          TEXT_MOST / 16);
     if (n && !ids) return fail_null(t->ctx, QN_ENULL, "tokenizer_decode: ids is NULL");
-    if (guarded(t->ctx, decode_work, &d)) return NULL;
+    if (call_anew(t, decode_work, &d)) return NULL;
     if (size) *size = d.text.n;
     return d.text.s;
 }

@@ -57,7 +57,6 @@ static void render_work(void *arg) {
     rendering *o = arg;
     chat_template *t = o->t;
     json_fault fault = {"empty", 0};
-    arena_free(&t->work);
     const json *root = json_parse(&t->work, o->json.s, o->json.n, &fault);
     if (!root || root->kind != JSON_OBJECT)
         raise_error(t->ctx, QN_EFORMAT, "template_render: at byte %zu of the variables: %s",
@@ -81,7 +80,11 @@ const char *qn_template_render(qn_template *known, const char *variables, size_t
     if (!t) return NULL;
     if (!variables) return fail_null(t->ctx, QN_ENULL, "template_render: variables is NULL");
     rendering o = {t, {variables, size}, {NULL, 0}};
-    if (guarded(t->ctx, render_work, &o)) return NULL;
+    arena old = t->work; /* the variables may be what the call before gave */
+    arena_open(&t->work, &t->ctx->heap);
+    qn_code code = guarded(t->ctx, render_work, &o);
+    arena_free(&old);
+    if (code) return NULL;
     if (length) *length = o.text.n;
     return o.text.s;
 }
