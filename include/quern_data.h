@@ -99,7 +99,8 @@ typedef struct qn_dataset_options {
 QN_API qn_dataset *qn_dataset_new(qn_ctx *qn, const qn_dataset_options *options);
 
 /* Samples that have the fields of n datasets of equally many; those of n datasets of equal fields,
- * one behind the other; those of these numbers alone, in this order. */
+ * one behind the other; those of these numbers alone, in this order. Where there is no dataset but
+ * NULL there is no context to say so in: NULL is all they give. */
 QN_API qn_dataset *qn_dataset_zip(int n, qn_dataset *const *datasets);
 QN_API qn_dataset *qn_dataset_concat(int n, qn_dataset *const *datasets);
 QN_API qn_dataset *qn_dataset_part(qn_dataset *d, int64_t n, const int64_t *index);

@@ -356,7 +356,10 @@ static bool borrow_all(const loader *l, slot *s, int64_t rows, qn_tensor **out) 
         memcpy(shape + 1, f->shape, (size_t)f->rank * sizeof *shape);
         out[k] = qn_borrow(l->ctx, f->dtype, f->rank + 1, shape, s->data + l->at[k], &lender);
         if (out[k]) continue;
-        for (int j = 0; j < k; j++) qn_release(out[j]);
+        for (int j = 0; j < k; j++) {
+            qn_release(out[j]);
+            out[j] = NULL;
+        }
         for (int j = k; j < d->fields; j++) give_back(s);
         return false;
     }

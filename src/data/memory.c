@@ -220,9 +220,12 @@ static void part_fill(dataset *d, const void *arg) {
     dataset_set_fields(d, s->of[0]->fields, s->of[0]->field);
 }
 
-/* The context of the first; NULL where it is none, reported where that can be. */
+/* The context of the first that is not NULL; NULL where there is none, reported where that can
+ * be. */
 static qn_ctx *context_of(int n, qn_dataset *const *of, const char *call) {
-    const dataset *d = n > 0 && of ? object_of(of[0], HANDLE_DATASET, call) : NULL;
+    int i = 0;
+    while (of && i < n && !of[i]) i++;
+    const dataset *d = of && i < n ? object_of(of[i], HANDLE_DATASET, call) : NULL;
     return d ? d->ctx : NULL;
 }
 

@@ -431,6 +431,9 @@ static void datasets_of_datasets(void) {
         CHECK_INT(qn_dataset_read(pairs, i, (void *[]){&got[0], &got[1]}), 0);
         CHECK(got[0] == want[i][0] && got[1] == want[i][1]);
     }
+    CHECK(qn_dataset_zip(2, (qn_dataset *[]){NULL, b}) == NULL);
+    CHECK_INT(qn_error_code(qn), QN_ENULL);
+    qn_clear_error(qn);
     CHECK(qn_dataset_zip(2, (qn_dataset *[]){a, b}) == NULL);
     CHECK(strstr(qn_error(qn), "dataset 1 has 3 samples, and dataset 0 has 4") != NULL);
     qn_clear_error(qn);
