@@ -97,7 +97,8 @@ static bool answer(const session *s, int64_t n, const int32_t *prompt, str *said
     size_t size;
     const char *text =
         said ? qn_tokenizer_decode(qn_llm_tokenizer(s->m), made, out, true, &size) : NULL;
-    if (text) json_quote(said, text);
+    if (said && !text) return failed(s), false;
+    if (said) json_quote(said, text);
     return true;
 }
 
@@ -111,7 +112,7 @@ int llm_generate_command(const text_options *o) {
         return close_session(&s, cli_failed("generate", "the prompt has no tokens: --prompt TEXT"));
     fputs(o->prompt, stdout);
     fflush(stdout);
-    bool fine = answer(&s, n, ids, NULL);
+    bool fine = !o->length || answer(&s, n, ids, NULL); /* 0: nothing is added */
     putchar('\n');
     return close_session(&s, fine ? EXIT_DONE : EXIT_FAILED);
 }
