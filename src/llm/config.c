@@ -95,7 +95,7 @@ static double hf_number(const llm_source *s, const field *f) {
     if (!v) v = member(rope_of(s, "full_attention"), f->hf);
     if (!v) return NAN;
     if (v->kind != JSON_NUMBER) llm_bad(s, "config.json: \"%s\" is no number", v->key);
-    return strtod(v->text, NULL);
+    return text_f64(v->text, NULL);
 }
 
 static double gguf_number(const llm_source *s, const char *arch, const field *f) {
@@ -112,13 +112,33 @@ static double gguf_number(const llm_source *s, const char *arch, const field *f)
     return qn_archive_meta_float(s->archive, key, 0);
 }
 
+/* What a field is where it is not given; its class may have it otherwise, but not for null. */
+static double usual(const llm_source *s, const llm_config *c, const field *f) {
+    static const struct {
+        const char *hf, *name;
+        double v;
+    } rows[] = {
+#define X(hf, name, v) {hf, #name, v},
+#include "llm/classes.h"
+#undef X
+    };
+    if (!s->json || (f->hf && json_member(s->json, f->hf)) ||
+        (f->other && json_member(s->json, f->other)))
+        return f->otherwise;
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        if (strcmp(rows[i].hf, c->arch->hf) == 0 && strcmp(rows[i].name, f->name) == 0)
+            return rows[i].v;
+    return f->otherwise;
+}
+
 static void read_field(const llm_source *s, llm_config *c, const field *f) {
+    double otherwise = usual(s, c, f);
     double v = s->json ? hf_number(s, f) : gguf_number(s, c->arch->gguf, f);
     const char *name = s->json ? f->hf : f->gguf;
-    if (isnan(v) && isnan(f->otherwise))
+    if (isnan(v) && isnan(otherwise))
         llm_bad(s, "%s \"%s\" is missing", s->json ? "config.json: number" : "metadata", name);
     if (isnan(v)) {
-        v = isinf(f->otherwise) ? NAN : f->otherwise;
+        v = isinf(otherwise) ? NAN : otherwise;
     } else if (!(v >= f->lo && v <= f->hi) || (f->whole && v != floor(v))) {
         llm_bad(s, "%s is %g; it is a%s number from %g to %g", name, v, f->whole ? " whole" : "",
                 f->lo, f->hi);
@@ -162,6 +182,18 @@ static void check_activation(const llm_source *s, const llm_config *c) {
 
 /* ---- what follows ---------------------------------------------------------------------------- */
 
+/* A GGUF file's factor is linear where no kind is named; an older key is it, too. */
+static void linear_read(const llm_source *s, llm_config *c) {
+    static const field old = {.gguf = "rope.scale_linear"}, now = {.gguf = "rope.scaling.factor"};
+    double factor = isnan(gguf_number(s, c->arch->gguf, &now)) ? gguf_number(s, c->arch->gguf, &old)
+                                                               : c->factor;
+    if (isnan(factor)) return;
+    if (!(factor >= 1e-6 && factor <= 1e6))
+        llm_bad(s, "%s is %g; it is a number from 1e-06 to 1e+06", old.gguf, factor);
+    c->factor = factor;
+    c->scaling = SCALING_LINEAR;
+}
+
 static void scaling_read(const llm_source *s, llm_config *c) {
     static const struct {
         const char *name;
@@ -179,6 +211,7 @@ static void scaling_read(const llm_source *s, llm_config *c) {
     } else {
         name = qn_archive_meta_text(s->archive,
                                     arena_printf(s->a, "%s.rope.scaling.type", c->arch->gguf), 0);
+        linear_read(s, c);
     }
     for (size_t i = 0; name && i < COUNT_OF(rows); i++)
         if (strcmp(rows[i].name, name) == 0) {
@@ -197,15 +230,16 @@ static void windows_read(const llm_source *s, llm_config *c) {
     const json *types = s->json ? member(s->json, "layer_types") : NULL;
     const json *use = s->json ? member(s->json, "use_sliding_window") : NULL;
     int64_t every = isnan(c->every) ? c->arch->pattern : (int64_t)c->every, i = 0;
+    bool asks = s->json && c->arch->flags & ARCH_ASKS;
+    int64_t first = asks ? (int64_t)c->full_first : 0; /* of those with windows */
     c->window = (int64_t)c->window_size;
-    if (use && use->kind == JSON_FALSE) c->window = 0;
+    if (use ? use->kind == JSON_FALSE : asks) c->window = 0;
     if (!c->window) return;
     if (types && (types->kind != JSON_ARRAY || types->count != c->layers))
         llm_bad(s, "config.json: layer_types has %u entries for %lld layers", types->count,
                 (long long)c->layers);
     if (!types)
-        for (; i < c->layers; i++)
-            c->windowed[i] = every ? (i + 1) % every != 0 : i >= (int64_t)c->full_first || !use;
+        for (; i < c->layers; i++) c->windowed[i] = every ? (i + 1) % every != 0 : i >= first;
     for (const json *v = types ? types->first : NULL; v; v = v->next, i++) {
         const char *text = v->kind == JSON_STRING ? v->text : "";
         c->windowed[i] = strcmp(text, "sliding_attention") == 0;
@@ -248,27 +282,59 @@ static void sizes_find(const llm_source *s, llm_config *c) {
     size[DIM_VOCABULARY] = isnan(c->vocabulary) ? 0 : (int64_t)c->vocabulary;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- tokens that end a text ------------------------------------------------------------------ */
 
-static void end_add(llm_config *c, int64_t id) {
+void end_add(llm_config *c, int64_t id) {
     for (int i = 0; i < c->ends; i++)
         if (c->end[i] == id) return;
     if (id >= 0 && id <= INT32_MAX && c->ends < (int)COUNT_OF(c->end))
         c->end[c->ends++] = (int32_t)id;
 }
 
-static void ends_read(const llm_source *s, llm_config *c) {
+/* A number or a list of such. */
+static void ends_of(const json *v, llm_config *c) {
+    bool list = v && v->kind == JSON_ARRAY;
+    int64_t id;
+    for (v = list ? v->first : v; v; v = list ? v->next : NULL)
+        if (json_int(v, &id)) end_add(c, id);
+}
+
+/* outer: the configuration that s->json may be a part of. */
+static void ends_read(const llm_source *s, const json *outer, llm_config *c) {
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};
     for (size_t i = 0; !s->json && i < COUNT_OF(keys); i++)
         if (qn_archive_meta(s->archive, keys[i], NULL) == QN_META_INT)
             end_add(c, qn_archive_meta_int(s->archive, keys[i], 0));
-    const json *v = member(s->json, "eos_token_id");
-    if (v && v->kind == JSON_ARRAY) v = v->first;
-    for (int64_t id; v; v = v->next) {
-        if (json_int(v, &id)) end_add(c, id);
-        if (v->key && *v->key) break; /* one number: its siblings are other members */
+    ends_of(member(s->json, "eos_token_id"), c);
+    ends_of(member(outer, "eos_token_id"), c);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+/* What the classes of config.json know beside numbers, and is not computed here. */
+static void check_members(const llm_source *s, const json *outer) {
+    static const struct {
+        const char *name;
+        json_kind kind;
+    } rows[] = {{"scale_attn_by_inverse_layer_idx", JSON_TRUE}, {"scale_attn_weights", JSON_FALSE}};
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        const json *v = member(s->json, rows[i].name);
+        if (v && v->kind == rows[i].kind)
+            llm_bad(s, "config.json: \"%s\" is %s, which is not there", rows[i].name,
+                    v->kind == JSON_TRUE ? "true" : "false");
     }
+    if (member(s->json, "quantization_config") || member(outer, "quantization_config"))
+        llm_bad(s, "config.json: \"quantization_config\": weights of safetensors files are read "
+                   "as floats alone");
+}
+
+/* Is the output's matrix the embeddings? As the file says, else as the classes have it. */
+static bool is_tied(const llm_config *c, const llm_source *s, const json *outer) {
+    const json *tied = member(s->json, "tie_word_embeddings");
+    if (!tied) tied = member(outer, "tie_word_embeddings");
+    if (tied) return tied->kind == JSON_TRUE;
+    return !s->json || c->arch->scheme != SCHEME_LLAMA;
 }
 
 void config_read(const llm_source *given, llm_config *c) {
@@ -279,6 +345,7 @@ void config_read(const llm_source *given, llm_config *c) {
     c->arch = find_arch(&s);
     for (size_t i = 0; i < COUNT_OF(fields); i++) read_field(&s, c, &fields[i]);
     if (s.json) check_activation(&s, c);
+    if (s.json) check_members(&s, given->json);
     c->layers = (int64_t)c->layer_count;
     heads_find(&s, c);
     sizes_find(&s, c);
@@ -289,7 +356,7 @@ void config_read(const llm_source *given, llm_config *c) {
     if (s.json) { /* windows may have rotations of their own */
         const json *v = member(rope_of(&s, "sliding_attention"), "rope_theta");
         bool own = member(member(s.json, "rope_parameters"), "sliding_attention") != NULL;
-        if (own && v && v->kind == JSON_NUMBER) c->local_theta = strtod(v->text, NULL);
+        if (own && v && v->kind == JSON_NUMBER) c->local_theta = text_f64(v->text, NULL);
         if (!(c->local_theta >= 1 && c->local_theta <= 1e12))
             llm_bad(&s, "config.json: rope_theta of windows is %g", c->local_theta);
     }
@@ -297,5 +364,6 @@ void config_read(const llm_source *given, llm_config *c) {
     c->scale = 1 / sqrt(!isnan(c->scale_of) ? c->scale_of
                         : large             ? c->width / (double)c->heads
                                             : c->head);
-    ends_read(&s, c);
+    c->untied = !is_tied(c, &s, given->json);
+    ends_read(&s, given->json, c);
 }

@@ -29,6 +29,7 @@ enum {
     ARCH_PLUS = 512,        /* safetensors hold a norm's weights less 1 */
     ARCH_PAIRS = 1024,      /* GGUF files hold rows of q and k in an order for pairs side by side */
     ARCH_TWO_THETAS = 2048, /* windows have rotations of their own */
+    ARCH_ASKS = 4096,       /* windows only where use_sliding_window says so, of later layers */
     ARCH_GEMMA = ARCH_GATED | ARCH_GELU | ARCH_POST_NORM | ARCH_SCALED | ARCH_PLUS,
     OPTIONAL = 1 << 20, /* in slots.h */
 };
@@ -74,7 +75,8 @@ typedef struct llm_config {
     llm_scaling scaling;
     double scale; /* of the scores */
     bool windowed[LLM_LAYERS_MOST];
-    int32_t end[8]; /* tokens that end a text, as far as the configuration says */
+    bool untied;     /* the output's matrix is not the embeddings */
+    int32_t end[32]; /* tokens that end a text, as far as the configuration says */
     int ends;
 } llm_config;
 
@@ -91,6 +93,7 @@ QN_COLD QN_NORETURN void llm_bad(const llm_source *s, const char *fmt, ...) QN_P
 const char *llm_file(const llm_source *s, const char *folder, const char *name, size_t *size);
 const json *llm_json(const llm_source *s, const char *folder, const char *name); /* or NULL */
 void config_read(const llm_source *s, llm_config *c);
+void end_add(llm_config *c, int64_t id); /* what is no id is left out */
 
 /* ---- weights.c: rows of slots.h -------------------------------------------------------------- */
 

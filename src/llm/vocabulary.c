@@ -101,12 +101,10 @@ static const json *template_of(const json *v) {
 }
 
 static void more_ends(llm *m, const json *v) {
-    llm_config *c = &m->config;
     int64_t id;
     bool list = v && v->kind == JSON_ARRAY;
     for (v = list ? v->first : v; v; v = list ? v->next : NULL)
-        if (json_int(v, &id) && id >= 0 && id <= INT32_MAX && c->ends < (int)COUNT_OF(c->end))
-            c->end[c->ends++] = (int32_t)id;
+        if (json_int(v, &id)) end_add(&m->config, id);
 }
 
 static const char *files_vocabulary(llm *m, const llm_source *s, const char *folder, size_t *size) {
@@ -133,12 +131,11 @@ static const char *files_vocabulary(llm *m, const llm_source *s, const char *fol
 static void usual_ends(llm *m) {
     static const char *const names[] = {"<|eot_id|>", "<|im_end|>", "<end_of_turn>", "<|end|>",
                                         "<|endoftext|>"};
-    llm_config *c = &m->config;
-    for (size_t i = 0; i < COUNT_OF(names) && c->ends < (int)COUNT_OF(c->end); i++) {
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
         bool special = false;
         int32_t id = qn_tokenizer_id(m->tokenizer, names[i]);
         if (id >= 0 && qn_tokenizer_token(m->tokenizer, id, &special) && special)
-            c->end[c->ends++] = id;
+            end_add(&m->config, id);
     }
 }
 

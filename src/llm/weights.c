@@ -23,6 +23,7 @@ static const slot_row slots[] = {
 typedef struct named {
     const char *name;
     int i;
+    bool taken;
 } named;
 
 typedef struct reader {
@@ -38,10 +39,9 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const named *)a)->name, ((const named *)b)->name);
 }
 
-static int find(const reader *r, const char *name) {
+static named *find(const reader *r, const char *name) {
     const named key = {.name = name};
-    const named *found = bsearch(&key, r->tensor, r->count, sizeof key, by_name);
-    return found ? found->i : -1;
+    return bsearch(&key, r->tensor, r->count, sizeof key, by_name);
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -53,8 +53,12 @@ static const char *prefix_of(const reader *r) {
     const char *name = slots[SLOT_EMBED].name[r->scheme];
     if (r->scheme == SCHEME_GGUF) return "";
     for (size_t i = 0; i < COUNT_OF(prefixes); i++)
-        if (find(r, arena_printf(r->s->a, "%s%s", prefixes[i], name)) >= 0) return prefixes[i];
+        if (find(r, arena_printf(r->s->a, "%s%s", prefixes[i], name))) return prefixes[i];
     return prefixes[0];
+}
+
+static const char *layers_of(const reader *r) {
+    return r->scheme == SCHEME_GGUF ? "blk" : r->scheme == SCHEME_GPT2 ? "h" : "layers";
 }
 
 static const char *name_of(const reader *r, int slot, int layer) {
@@ -62,11 +66,10 @@ static const char *name_of(const reader *r, int slot, int layer) {
     if (!name) return NULL;
     if (name[0] == '/') { /* beside what the prefix names */
         const char *own = arena_printf(r->s->a, "language_model.%s", name + 1);
-        return find(r, own) >= 0 ? own : name + 1;
+        return find(r, own) ? own : name + 1;
     }
     if (layer < 0) return arena_printf(r->s->a, "%s%s", r->prefix, name);
-    const char *list = r->scheme == SCHEME_GGUF ? "blk" : r->scheme == SCHEME_GPT2 ? "h" : "layers";
-    return arena_printf(r->s->a, "%s%s.%d.%s", r->prefix, list, layer, name);
+    return arena_printf(r->s->a, "%s%s.%d.%s", r->prefix, layers_of(r), layer, name);
 }
 
 /* ---- one tensor ------------------------------------------------------------------------------ */
@@ -94,6 +97,9 @@ static void check(const reader *r, int slot, const char *name, const qn_archive_
                 text_of_shape(r, info->rank, info->shape), text_of_shape(r, 1 + matrix, want));
     if (!info->quant && !dtype_is_float((int)info->dtype))
         llm_bad(r->s, "tensor \"%.100s\" is %s, not a float", name, qn_dtype_name(info->dtype));
+    if (!info->quant && qn_dtype_size(info->dtype) < 2) /* their scales are apart */
+        llm_bad(r->s, "tensor \"%.100s\" is %s; floats of 16 bits or more are read", name,
+                qn_dtype_name(info->dtype));
 }
 
 static qn_tensor *as_vector(const reader *r, int slot, qn_tensor *t) {
@@ -112,12 +118,16 @@ static void read_slot(reader *r, int slot, int layer) {
     const char *name = name_of(r, slot, layer);
     bool wanted =
         row->with != OPTIONAL && (flags & row->with) == row->with && !(flags & row->without);
-    int i = name && (wanted || row->with == OPTIONAL) ? find(r, name) : -1;
-    if (wanted && i < 0)
+    named *found = name && (wanted || row->with == OPTIONAL) ? find(r, name) : NULL;
+    if (wanted && !found)
         llm_bad(r->s, "tensor \"%.100s\" is missing", name ? name : slots[slot].name[0]);
-    if (i < 0) return;
+    if (slot == SLOT_OUTPUT && !found && m->config.untied)
+        llm_bad(r->s, "tensor \"%.100s\" is missing, and the embeddings are not tied to it", name);
+    if (!found) return;
+    found->taken = true;
     qn_archive_info info = {0};
-    if (qn_archive_get_info(r->s->archive, i, &info, sizeof info)) heap_unwind(&m->ctx->heap);
+    if (qn_archive_get_info(r->s->archive, found->i, &info, sizeof info))
+        heap_unwind(&m->ctx->heap);
     if (slot == SLOT_EMBED && !m->config.size[DIM_VOCABULARY] && info.rank == 2)
         m->config.size[DIM_VOCABULARY] = info.shape[0];
     check(r, slot, name, &info);
@@ -147,6 +157,31 @@ static void read_slot(reader *r, int slot, int layer) {
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
+static bool begins(const char *text, const char *with) {
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+static bool ends(const char *text, const char *with) {
+    size_t n = strlen(text), k = strlen(with);
+    return n >= k && strcmp(text + n - k, with) == 0;
+}
+
+/* A tensor that no slot names is a part of the model that would be left out, unless it is a table
+ * of what is computed here. */
+static void check_taken(const reader *r) {
+    static const char *const tables[] = {".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq",
+                                         ".attn_rot_embd.weight"};
+    const char *layers = arena_printf(r->s->a, "%s%s.", r->prefix, layers_of(r));
+    for (size_t i = 0; i < r->count; i++) {
+        const char *name = r->tensor[i].name;
+        bool table = false, part = begins(name, layers) || begins(name, "rope_");
+        for (size_t k = 0; k < COUNT_OF(tables); k++) table |= ends(name, tables[k]);
+        if (part && !table && !r->tensor[i].taken)
+            llm_bad(r->s, "tensor \"%.100s\" has no place in the architecture %s", name,
+                    r->s->json ? r->m->config.arch->hf : r->m->config.arch->gguf);
+    }
+}
+
 void weights_read(llm *m, const llm_source *s) {
     reader r = {.m = m, .s = s, .count = (size_t)qn_archive_count(s->archive)};
     const llm_config *c = &m->config;
@@ -156,13 +191,14 @@ void weights_read(llm *m, const llm_source *s) {
     m->pairs = r.scheme == SCHEME_GGUF && c->arch->flags & ARCH_PAIRS;
     r.tensor = arena_alloc(s->a, (r.count + 1) * sizeof *r.tensor);
     for (size_t i = 0; i < r.count; i++)
-        r.tensor[i] = (named){qn_archive_name(s->archive, (int)i), (int)i};
+        r.tensor[i] = (named){.name = qn_archive_name(s->archive, (int)i), .i = (int)i};
     if (r.count) qsort(r.tensor, r.count, sizeof *r.tensor, by_name);
     r.prefix = prefix_of(&r);
     m->layer = arena_zeroed(&m->a, (size_t)c->layers * sizeof *m->layer);
     for (int i = 0; i < SLOT_FIRST; i++) read_slot(&r, i, -1);
     for (int layer = 0; layer < c->layers; layer++)
         for (int i = SLOT_FIRST; i < SLOTS; i++) read_slot(&r, i, layer);
+    check_taken(&r);
 }
 
 static void release(llm_weight *w, int n) {
