@@ -62,8 +62,9 @@ QN_API int64_t qn_llm_encode_chat(qn_llm *m, const char *messages, size_t size,
 QN_API bool qn_llm_ends(const qn_llm *m, int32_t id);
 
 /* Read n tokens behind those in the cache. *logits, unless NULL: [vocabulary] of f32, what may
- * follow the last one, valid until the next call. QN_ERANGE: an id that is none, or no room in the
- * cache; the cache is as it was then. */
+ * follow the last one, valid until the next call; of no new tokens those behind the last one in the
+ * cache. QN_ERANGE: an id that is none, no room in the cache, or logits where there is no token;
+ * the cache is as it was then. */
 QN_API qn_code qn_llm_feed(qn_llm *m, int64_t n, const int32_t *ids, const float **logits);
 /* How many tokens are in the cache, and which: valid until the next call. */
 QN_API int64_t qn_llm_read(const qn_llm *m, const int32_t **ids);

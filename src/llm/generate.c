@@ -5,7 +5,8 @@
  * of a text that ends it is held back until it is known. */
 #include "llm/llm.h"
 
-enum { WINDOW = 48, WINDOW_KEPT = 8 }; /* tokens whose text is made anew */
+/* Tokens whose text is made anew. A character is made of four tokens at most. */
+enum { WINDOW = 48, WINDOW_KEPT = 8, CHARACTER = 4 };
 
 typedef struct generation {
     llm *m;
@@ -14,10 +15,11 @@ typedef struct generation {
     qn_llm_generate_options o;
     qn_sample_options sample;
     arena scratch; /* of one choice */
-    int32_t *made;
-    int64_t count;
-    int64_t from; /* the first token of the window */
+    int32_t *made; /* the prompt's last tokens, `lead` of them, lie before */
+    int64_t count, lead;
+    int64_t from; /* the first token of the window; below 0: of the prompt */
     size_t known; /* bytes of the window's text that went on */
+    int64_t gone; /* tokens that it is of */
     str held;     /* back */
     bool ended;
 } generation;
@@ -66,18 +68,58 @@ static const char *window_text(generation *g, size_t *size) {
     return text;
 }
 
+/* The window begins within the prompt, for a text may depend on the token before. */
+static void window_open(generation *g) {
+    const qn_tokenizer *t = g->m->tokenizer;
+    if (!t || (!g->o.piece && !g->o.stops)) return;
+    for (int64_t i = 1; i <= g->lead; i++)
+        if (g->made[-i] >= qn_tokenizer_size(t)) return;
+    g->from = -1;
+    const char *text = window_text(g, &g->known);
+    if (!ends_broken(text, g->known)) return;
+    g->from = -g->lead; /* the prompt ends within a character */
+    text = window_text(g, &g->known);
+    while (ends_broken(text, g->known)) g->known -= 3;
+}
+
+static char *copy_of(arena *a, const char *text, size_t size) {
+    char *copy = arena_alloc(a, size + 1);
+    memcpy(copy, text, size);
+    copy[size] = 0;
+    return copy;
+}
+
+/* A shorter one, where its text is the end of the longer one's: it does not begin within a
+ * character. */
+static void window_move(generation *g, const char *text, size_t size) {
+    const int64_t from = g->from;
+    const char *old = copy_of(&g->scratch, text, size);
+    for (int64_t kept = WINDOW_KEPT; kept < WINDOW_KEPT + CHARACTER; kept++) {
+        size_t n;
+        g->from = g->count - kept;
+        text = window_text(g, &n);
+        if (n > size || memcmp(old + size - n, text, n) != 0) continue;
+        g->known = n;
+        return;
+    }
+    g->from = from;
+}
+
 /* Behind a new token; at the end of it all what is not whole goes out, too. */
 static void text_go_on(generation *g, bool last) {
     if (!g->m->tokenizer || (!g->o.piece && !g->o.stops)) return;
     size_t size;
     const char *text = window_text(g, &size);
+    if (last && ends_broken(text, size)) { /* which may have broken what went on, too */
+        g->from = g->gone;
+        g->known = 0;
+        text = window_text(g, &size);
+    }
     if (size > g->known && (last || !ends_broken(text, size))) {
         str_addn(&g->held, text + g->known, size - g->known);
         g->known = size;
-        if (g->count - g->from > WINDOW) {
-            g->from = g->count - WINDOW_KEPT;
-            window_text(g, &g->known);
-        }
+        g->gone = g->count;
+        if (g->count - g->from > WINDOW) window_move(g, text, size);
     }
     if (!g->held.len) return;
     size_t stop = stop_at(g);
@@ -91,11 +133,13 @@ static void text_go_on(generation *g, bool last) {
 
 static int32_t choose(generation *g) {
     llm *m = g->m;
+    int64_t n = m->config.size[DIM_VOCABULARY]; /* rows may be more than there are tokens */
+    if (m->tokenizer && qn_tokenizer_size(m->tokenizer) < n) n = qn_tokenizer_size(m->tokenizer);
     arena_free(&g->scratch);
     const sampling s = {.ctx = m->ctx,
                         .a = &g->scratch,
                         .o = &g->sample,
-                        .n = m->config.size[DIM_VOCABULARY],
+                        .n = n,
                         .past = m->held,
                         .logits = m->logits,
                         .token = m->token};
@@ -109,10 +153,10 @@ static int64_t common(const generation *g) {
     return n;
 }
 
-static void generate_check(const generation *g) {
+static void generate_check(generation *g) {
     llm *m = g->m;
     const qn_llm_generate_options *o = &g->o;
-    llm_check_ids(m, "llm_generate", g->n, g->ids);
+    g->ids = llm_take_ids(m, "llm_generate", g->n, g->ids);
     sample_check(m->ctx, &g->sample);
     if (g->n < 1 || g->n > m->context)
         raise_error(m->ctx, QN_ERANGE, "llm_generate: a prompt of %lld tokens, a context of %lld",
@@ -128,15 +172,28 @@ static void generate_check(const generation *g) {
                         o->stop[i] ? "empty" : "NULL");
 }
 
+/* Texts that end it may be what the tokenizer gave last. */
+static void stops_take(generation *g) {
+    arena *a = &g->m->work;
+    const char **own = arena_alloc(a, (size_t)(g->o.stops + 1) * sizeof *own);
+    for (int i = 0; i < g->o.stops; i++) own[i] = copy_of(a, g->o.stop[i], strlen(g->o.stop[i]));
+    g->o.stop = own;
+}
+
 static void generate_work(void *arg) {
     generation *g = arg;
     llm *m = g->m;
     generate_check(g);
     int64_t room = m->context - g->n + 1, most = g->o.most && g->o.most < room ? g->o.most : room;
-    g->made = arena_alloc(&m->work, (size_t)most * sizeof *g->made);
+    stops_take(g);
+    g->lead = g->n < CHARACTER ? g->n : CHARACTER;
+    g->made = arena_alloc(&m->work, (size_t)(g->lead + most) * sizeof *g->made);
+    memcpy(g->made, g->ids + g->n - g->lead, (size_t)g->lead * sizeof *g->made);
+    g->made += g->lead;
     str_open_in(&g->held, &m->work);
     str_add(&g->held, "");
     m->held = common(g);
+    window_open(g);
     llm_feed(m, g->n - m->held, g->ids + m->held);
     while (!g->ended && g->count < most) {
         int32_t id = choose(g);

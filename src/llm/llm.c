@@ -226,14 +226,16 @@ int64_t qn_llm_encode_chat(qn_llm *known, const char *messages, size_t size, con
 /* ---- reading tokens -------------------------------------------------------------------------- */
 
 qn_code llm_call(llm *m, void (*work)(void *arg), void *arg) {
-    arena_free(&m->work);
+    arena old = m->work; /* arguments may be what the call before gave */
+    arena_open(&m->work, &m->ctx->heap);
     qn_scope scope = qn_scope_begin(m->ctx);
     qn_code code = scope ? guarded(m->ctx, work, arg) : m->ctx->code;
     if (scope) qn_scope_end(m->ctx, scope);
+    arena_free(&old);
     return code;
 }
 
-void llm_check_ids(const llm *m, const char *call, int64_t n, const int32_t *ids) {
+const int32_t *llm_take_ids(llm *m, const char *call, int64_t n, const int32_t *ids) {
     int64_t most = m->config.size[DIM_VOCABULARY];
     if (!ids && n) raise_error(m->ctx, QN_ENULL, "%s: ids is NULL", call);
     if (n < 0) raise_error(m->ctx, QN_ERANGE, "%s: %lld tokens", call, (long long)n);
@@ -241,6 +243,9 @@ void llm_check_ids(const llm *m, const char *call, int64_t n, const int32_t *ids
         if (ids[i] < 0 || ids[i] >= most)
             raise_error(m->ctx, QN_ERANGE, "%s: token %lld is %d; ids are below %lld", call,
                         (long long)i, ids[i], (long long)most);
+    int32_t *own = arena_alloc(&m->work, (size_t)n * sizeof *own);
+    if (n) memcpy(own, ids, (size_t)n * sizeof *own);
+    return own;
 }
 
 /* One chunk: the values of the graph's result, `size` bytes, into out. */
@@ -271,12 +276,18 @@ typedef struct feed_call {
     const int32_t *ids;
     double nll;
     float *out;
+    bool wants; /* logits */
 } feed_call;
 
 static void feed_work(void *arg) {
     feed_call *c = arg;
-    llm_check_ids(c->m, "llm_feed", c->n, c->ids);
-    llm_feed(c->m, c->n, c->ids);
+    llm *m = c->m;
+    const int32_t *ids = llm_take_ids(m, "llm_feed", c->n, c->ids);
+    bool again = c->n == 0 && c->wants; /* the last token, for its logits */
+    if (again && m->held == 0)
+        raise_error(m->ctx, QN_ERANGE, "llm_feed: logits of no token: none was read");
+    if (again) ids = llm_take_ids(m, "llm_feed", 1, m->token + --m->held);
+    llm_feed(m, again ? 1 : c->n, ids);
 }
 
 qn_code qn_llm_feed(qn_llm *known, int64_t n, const int32_t *ids, const float **logits) {
@@ -284,7 +295,8 @@ qn_code qn_llm_feed(qn_llm *known, int64_t n, const int32_t *ids, const float **
     if (logits) *logits = NULL;
     if (!m) return handle_code(known);
     int64_t held = m->held;
-    qn_code code = llm_call(m, feed_work, &(feed_call){.m = m, .n = n, .ids = ids});
+    feed_call c = {.m = m, .n = n, .ids = ids, .wants = logits != NULL};
+    qn_code code = llm_call(m, feed_work, &c);
     if (code) m->held = held;
     if (!code && logits) *logits = m->logits;
     return code;
@@ -311,14 +323,14 @@ qn_code qn_llm_rewind(qn_llm *known, int64_t n) {
 static void score_work(void *arg) {
     feed_call *c = arg;
     llm *m = c->m;
-    llm_check_ids(m, "llm_score", c->n, c->ids);
+    const int32_t *ids = llm_take_ids(m, "llm_score", c->n, c->ids);
     float *loss = arena_alloc(&m->work, (size_t)m->chunk * sizeof *loss);
     for (int64_t i = 0, some; i < c->n - 1; i += some) {
         if (m->held == m->context) m->held = 0;
         int64_t room = m->context - m->held;
         some = c->n - 1 - i < m->chunk ? c->n - 1 - i : m->chunk;
         if (some > room) some = room;
-        chunk_run(m, GRAPH_LOSSES, some, c->ids + i, loss, (size_t)some * sizeof *loss);
+        chunk_run(m, GRAPH_LOSSES, some, ids + i, loss, (size_t)some * sizeof *loss);
         for (int64_t k = 0; k < some; k++) c->nll += (double)loss[k];
         m->held += some;
     }
@@ -328,7 +340,7 @@ static void embed_work(void *arg) {
     feed_call *c = arg;
     llm *m = c->m;
     int64_t width = m->config.size[DIM_WIDTH];
-    llm_check_ids(m, "llm_embed", c->n, c->ids);
+    const int32_t *ids = llm_take_ids(m, "llm_embed", c->n, c->ids);
     if (c->n < 1 || c->n > m->context)
         raise_error(m->ctx, QN_ERANGE, "llm_embed: %lld tokens in a context of %lld",
                     (long long)c->n, (long long)m->context);
@@ -336,8 +348,7 @@ static void embed_work(void *arg) {
     double *sum = arena_zeroed(&m->work, (size_t)width * sizeof *sum);
     for (int64_t some; m->held < c->n; m->held += some) {
         some = c->n - m->held < m->chunk ? c->n - m->held : m->chunk;
-        chunk_run(m, GRAPH_HIDDEN, some, c->ids + m->held, row,
-                  (size_t)(some * width) * sizeof *row);
+        chunk_run(m, GRAPH_HIDDEN, some, ids + m->held, row, (size_t)(some * width) * sizeof *row);
         for (int64_t k = 0; k < some * width; k++) sum[k % width] += (double)row[k];
     }
     for (int64_t k = 0; k < width; k++) c->out[k] = (float)(sum[k] / (double)c->n);
@@ -356,7 +367,7 @@ qn_code qn_llm_score(qn_llm *known, int64_t n, const int32_t *ids, double *nll) 
     if (!nll) return fail(m->ctx, QN_ENULL, "llm_score: nll is NULL");
     feed_call c = {.m = m, .n = n, .ids = ids};
     qn_code code = from_nothing(m, score_work, &c);
-    *nll = c.nll;
+    if (!code) *nll = c.nll;
     return code;
 }
 

@@ -158,8 +158,9 @@ void vocabulary_read(llm *m, const llm_source *s, const char *folder);
 
 /* ---- llm.c ----------------------------------------------------------------------------------- */
 
-/* Behind the checks of the public calls. Raise. */
-void llm_check_ids(const llm *m, const char *call, int64_t n, const int32_t *ids);
+/* Behind the checks of the public calls. Raise. Ids are checked and copied: they may lie in what
+ * the call writes. */
+const int32_t *llm_take_ids(llm *m, const char *call, int64_t n, const int32_t *ids);
 void llm_feed(llm *m, int64_t n, const int32_t *ids); /* leaves the logits in the model */
 bool llm_is_end(const llm *m, int32_t id);
 /* Do the work of a public call in a scope of its own. */

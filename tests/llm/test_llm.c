@@ -2,6 +2,8 @@
  * what is refused. tools/compare/llm.py has every architecture beside the package transformers. */
 #include "tiny_llm.h"
 
+#include <locale.h>
+
 #include "base/base.h"
 
 static char folder[64];
@@ -54,6 +56,7 @@ static void logits_are_those_of_plain_loops(bool gemma, const tiny_change *chang
         open_tiny(qn, &t, gemma, change, &QN_LLM_OPTIONS(.context = 40, .chunk = 8, .half = half));
     CHECK_STR(qn_error(qn), "");
     random_ids(ids, 40, 3);
+    if (change && change->real) t.slower = (double)change->value;
     tiny_logits(&t, 34, ids, want);
     for (size_t i = 0, done = 0; m && i < sizeof at / sizeof *at; done = (size_t)at[i++]) {
         const float *logits = NULL;
@@ -98,6 +101,13 @@ static void blocks_are_their_values(void) {
 
 static void half_a_cache_is_near(void) {
     logits_are_those_of_plain_loops(false, NULL, true, 2e-2);
+}
+
+static void positions_are_scaled_without_a_kind(void) {
+    const tiny_change now = {.real = "llama.rope.scaling.factor", .value = 3},
+                      old = {.real = "llama.rope.scale_linear", .value = 3};
+    logits_are_those_of_plain_loops(false, &now, false, 2e-5);
+    logits_are_those_of_plain_loops(false, &old, false, 2e-5);
 }
 
 /* ---- what is compiled when ------------------------------------------------------------------- */
@@ -278,6 +288,150 @@ static void generates_what_choosing_by_hand_does(void) {
     tiny_free(&t);
 }
 
+/* What one call gave is the next one's argument, and read before it is overwritten. */
+static void results_go_straight_to_the_next_call(void) {
+    tiny t;
+    qn_ctx *qn = qn_open(NULL);
+    qn_llm *m = open_tiny(qn, &t, false, NULL, &QN_LLM_OPTIONS(.chunk = 8));
+    qn_tokenizer *tokens = qn_llm_tokenizer(m);
+    const qn_llm_generate_options all = QN_LLM_GENERATE(.most = 100, .ignore_end = true);
+    const int32_t prompt[3] = {70, 71, 72}, *out, *past;
+    int32_t copy[103];
+    double nll[2];
+    float row[2][T_WIDTH];
+    CHECK_INT(qn_llm_generate(m, 3, prompt, &all, &out), 100);
+    memcpy(copy, out, 100 * sizeof *copy);
+    CHECK_INT(qn_llm_score(m, 100, out, &nll[0]), QN_OK);
+    CHECK_INT(qn_llm_score(m, 100, copy, &nll[1]), QN_OK);
+    CHECK_NEAR(nll[0], nll[1], 0, 0);
+    CHECK_INT(qn_llm_generate(m, 3, prompt, &all, &out), 100);
+    CHECK_INT(qn_llm_embed(m, 100, out, row[0]), QN_OK);
+    CHECK_INT(qn_llm_embed(m, 100, copy, row[1]), QN_OK);
+    CHECK(!memcmp(row[0], row[1], sizeof row[0]));
+    CHECK_INT(qn_llm_generate(m, 3, prompt, &all, &out), 100);
+    CHECK_INT(qn_llm_generate(m, 100, out, &QN_LLM_GENERATE(.most = 1), NULL), 1);
+    CHECK_INT(qn_llm_read(m, &past), 100);
+    CHECK(!memcmp(past, copy, 100 * sizeof *copy));
+    CHECK_INT(qn_llm_rewind(m, 1), QN_OK); /* the same ids, one place on: they overlap */
+    CHECK_INT(qn_llm_feed(m, 100, past, NULL), QN_OK);
+    CHECK(!memcmp(past + 1, copy, 100 * sizeof *copy));
+    char text[2001];
+    size_t size;
+    const int32_t *ids;
+    for (int i = 0; i < 2000; i++) text[i] = i % 3 ? 'a' : 'x';
+    text[2000] = 0;
+    int64_t n = qn_tokenizer_encode(tokens, text, 2000, 0, &ids);
+    const char *again = qn_tokenizer_decode(tokens, n, ids, true, &size);
+    CHECK_INT(size, 2000);
+    CHECK_INT(qn_tokenizer_encode(tokens, again ? again : "", size, 0, &ids), n);
+    again = qn_tokenizer_decode(tokens, n, ids, true, &size);
+    CHECK_STR(again ? again : "", text);
+    qn_llm_close(m);
+    CHECK_STR(qn_error(qn), "");
+    qn_close(qn);
+    tiny_free(&t);
+}
+
+/* Make a model whose token from[i] is followed by from[i + 1], the last one by the first. */
+static qn_llm *open_cycle(qn_ctx *qn, tiny *t, const int32_t *from, int n, const tiny_change *c) {
+    tiny_make(t, false, 7);
+    for (int l = 0; l < T_LAYERS; l++) {
+        memset(tiny_part(t, l, T_OUT)->data, 0, sizeof(float) * T_WIDTH * T_QUERIES);
+        memset(tiny_part(t, l, T_DOWN)->data, 0, sizeof(float) * T_WIDTH * T_INNER);
+    }
+    memset(t->m[0].data, 0, sizeof(float) * T_VOCABULARY * T_WIDTH);
+    memset(t->m[2].data, 0, sizeof(float) * T_VOCABULARY * T_WIDTH);
+    for (int i = 0; i < n; i++) {
+        t->m[0].data[from[i] * T_WIDTH + i] = 1;
+        t->m[2].data[from[(i + 1) % n] * T_WIDTH + i] = 1;
+    }
+    for (int i = 0; i < T_WIDTH && c->fewer; i++) /* a row that is no token is the likeliest */
+        t->m[2].data[(T_VOCABULARY - 1) * T_WIDTH + i] = 2;
+    tiny_file f = tiny_gguf(t, c, qn);
+    tiny_write(in_folder("cycle.gguf"), f.data, f.n);
+    free(f.data);
+    return qn_llm_open(qn, in_folder("cycle.gguf"), NULL);
+}
+
+/* Windows of tokens begin with whole characters, and behind the prompt's last token. */
+static void texts_come_as_they_are_at_once(void) {
+    static const struct {
+        int32_t from[3];
+        int n, prompt;
+        bool pieces;
+        int fewer;
+        const char *begins;
+    } rows[] = {{{0xe0, 0xa4, 0x95}, 3, 3, true, 0, "\xe0\xa4\x95\xe0\xa4\x95"},
+                {{0xe0, 0xa4, 0x95}, 3, 2, true, 0, "\xe0\xa4\x95\xe0\xa4\x95"},
+                {{0xe0, 0xa4, 0x95}, 3, 3, false, 0, "\xe0\xa4\x95\xe0\xa4\x95"},
+                {{257, 259}, 2, 1, true, 0, " b a b"},
+                {{97, 98}, 2, 1, false, 2, "baba"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tiny t;
+        qn_ctx *qn = qn_open(NULL);
+        const tiny_change c = {.pieces = rows[i].pieces, .fewer = rows[i].fewer};
+        qn_llm *m = open_cycle(qn, &t, rows[i].from, rows[i].n, &c);
+        CHECK_STR(qn_error(qn), "");
+        heard h = {.whole = true};
+        const qn_llm_generate_options g =
+            QN_LLM_GENERATE(.most = 121, .ignore_end = true, .piece = hear, .arg = &h);
+        CHECK_INT(qn_llm_generate(m, rows[i].prompt, rows[i].from, &g, NULL), 121);
+        if (strncmp(h.text, rows[i].begins, strlen(rows[i].begins)) != 0)
+            FAIL("row %zu begins as %.20s", i, h.text);
+        const char *broken = strstr(h.text, "\xef\xbf\xbd");
+        if (!h.whole || (broken && broken < h.text + h.n - 6)) /* the last one may be begun */
+            FAIL("row %zu: %d %s", i, h.whole, h.text);
+        qn_llm_close(m);
+        CHECK_STR(qn_error(qn), "");
+        qn_close(qn);
+        tiny_free(&t);
+    }
+}
+
+/* Many are kept, each once, and those around a part of a configuration, too. */
+static void ends_are_all_kept(void) {
+    tiny t;
+    char config[1024];
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
+    const char *list = strstr(TINY_GEMMA, "[256, 258]");
+    snprintf(config, sizeof config, "{\"eos_token_id\":99,\"text_config\":%.*s%s}}",
+             (int)(list - TINY_GEMMA), TINY_GEMMA, "[1,1,1,1,1,1,1,1,1,2,3,4,5,6,7,8,9,10,11]");
+    tiny_make(&t, true, 7);
+    tiny_folder(&t, qn, in_folder("ends"), config);
+    qn_llm *m = qn_llm_open(qn, in_folder("ends"), NULL);
+    CHECK_STR(qn_error(qn), "");
+    for (int i = 0; i < 100; i++) CHECK_INT(qn_llm_ends(m, i), (i > 0 && i < 12) || i == 99);
+    qn_llm_close(m);
+    qn_close(qn);
+    tiny_free(&t);
+}
+
+/* Numbers of files have a point where the program's locale has a comma. */
+static void numbers_have_points_in_any_locale(void) {
+    tiny t;
+    float row[2][T_VOCABULARY];
+    const int32_t ids[3] = {5, 6, 7};
+    const float *logits = NULL;
+    char config[1024];
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
+    const char *cap = strstr(TINY_GEMMA, "30.0");
+    snprintf(config, sizeof config, "%.*s0.75%s", (int)(cap - TINY_GEMMA), TINY_GEMMA, cap + 4);
+    tiny_make(&t, true, 7);
+    tiny_folder(&t, qn, in_folder("points"), config);
+    for (int i = 0; i < 2; i++) {
+        if (i && !setlocale(LC_NUMERIC, "de_DE.UTF-8")) break;
+        qn_llm *m = qn_llm_open(qn, in_folder("points"), NULL);
+        setlocale(LC_NUMERIC, "C");
+        CHECK_INT(qn_llm_feed(m, 3, ids, &logits), QN_OK);
+        if (logits) memcpy(row[i], logits, sizeof row[i]);
+        if (i) CHECK(!memcmp(row[0], row[1], sizeof row[0]));
+        qn_llm_close(m);
+    }
+    CHECK_STR(qn_error(qn), "");
+    qn_close(qn);
+    tiny_free(&t);
+}
+
 /* A text that ends it is found where it runs over pieces, and is not given out. */
 static void ends_at_texts_and_tokens(void) {
     tiny t;
@@ -373,6 +527,9 @@ static void damaged_files_are_refused_by_name(void) {
          "\"blk.1.attn_k.weight\" is [17, 32], where the model's sizes ask for [16, 32]"},
         {{.tensor = "blk.2.ffn_norm.weight", .left_out = true},
          "\"blk.2.ffn_norm.weight\" is missing"},
+        {{.key = "llama.block_count", .number = 2},
+         "\"blk.2.attn_k.weight\" has no place in the architecture llama"},
+        {{.real = "llama.rope.scale_linear", .value = -1}, "scale_linear is -1"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         refused(false, &rows[i].c, NULL, rows[i].want);
@@ -392,6 +549,12 @@ static void damaged_configurations_are_refused_by_name(void) {
         {"\"rope_theta\"", "\"layer_types\":[\"full_attention\"],\"rope_theta\"",
          "has 1 entries for 3"},
         {"}", "", "config.json: at byte"},
+        {"}", ",\"quantization_config\":{\"quant_method\":\"fp8\"}}", "quantization_config"},
+        {"}", ",\"scale_attn_weights\":false}", "\"scale_attn_weights\" is false"},
+        {"}", ",\"tie_word_embeddings\":false}", "\"lm_head.weight\" is missing, and"},
+        {"\"num_hidden_layers\":3", "\"num_hidden_layers\":2",
+         "model.layers.2.input_layernorm.weight\" has no place in the architecture gemma2"},
+        {"\"head_dim\":8,", "", "sizes ask for [1024, 32]"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char text[2048];
@@ -400,6 +563,48 @@ static void damaged_configurations_are_refused_by_name(void) {
                  at + strlen(rows[i][0]));
         refused(true, NULL, text, rows[i][2]);
     }
+}
+
+static void narrow_floats_are_refused(void) {
+    tiny t;
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
+    tiny_make(&t, true, 7);
+    t.narrow = true;
+    tiny_folder(&t, qn, in_folder("narrow"), TINY_GEMMA);
+    CHECK(!qn_llm_open(qn, in_folder("narrow"), NULL));
+    CHECK(strstr(qn_error(qn), "floats of 16 bits or more are read"));
+    qn_clear_error(qn);
+    qn_close(qn);
+    tiny_free(&t);
+}
+
+/* Logits of no new token are those of the last one there is. */
+static void logits_are_of_the_last_token(void) {
+    tiny t;
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
+    qn_llm *m = open_tiny(qn, &t, false, NULL, &QN_LLM_OPTIONS(.context = 10));
+    const int32_t ids[6] = {1, 2, 3, 4, 5, 6};
+    const float *logits;
+    float row[T_VOCABULARY];
+    CHECK_INT(qn_llm_feed(m, 0, NULL, NULL), QN_OK);
+    CHECK_INT(qn_llm_feed(m, 0, NULL, &logits), QN_ERANGE);
+    CHECK(!logits && strstr(qn_error(qn), "none was read"));
+    qn_clear_error(qn);
+    CHECK_INT(qn_llm_feed(m, 3, ids, &logits), QN_OK);
+    memcpy(row, logits, sizeof row);
+    CHECK_INT(qn_llm_feed(m, 3, ids + 3, &logits), QN_OK);
+    CHECK_INT(qn_llm_rewind(m, 3), QN_OK);
+    CHECK_INT(qn_llm_feed(m, 0, NULL, &logits), QN_OK);
+    for (int i = 0; logits && i < T_VOCABULARY; i++)
+        CHECK_NEAR((double)logits[i], (double)row[i], 1e-5, 1e-5);
+    CHECK_INT(qn_llm_read(m, NULL), 3);
+    double nll = 42;
+    CHECK_INT(qn_llm_score(m, 2, (const int32_t[]){1, T_VOCABULARY}, &nll), QN_ERANGE);
+    CHECK_NEAR(nll, 42, 0, 0);
+    qn_clear_error(qn);
+    qn_llm_close(m);
+    qn_close(qn);
+    tiny_free(&t);
 }
 
 static void calls_are_checked(void) {
@@ -462,6 +667,8 @@ static void the_command_goes_on_with_texts_and_answers(void) {
         tiny_write(text, "a text of some tokens", 21);
         snprintf(line, sizeof line, "generate %s --prompt 'ab c' --length 5 --seed 2", path);
         says(line, 0, "ab c");
+        snprintf(line, sizeof line, "generate %s --prompt 'ab c' --length 0 | tr '\\n' .", path);
+        says(line, 0, "ab c.");
         snprintf(line, sizeof line, "chat %s --prompt hello --length 4 --timing", path);
         says(line, 0, "13 tokens read");
         snprintf(line, sizeof line, "perplexity %s --text %s", path, text);
@@ -591,16 +798,23 @@ int main(int argc, char **argv) {
     RUN(a_gemma_is_what_plain_loops_make_of_it);
     RUN(blocks_are_their_values);
     RUN(half_a_cache_is_near);
+    RUN(positions_are_scaled_without_a_kind);
     RUN(nothing_is_compiled_after_the_first_texts);
     RUN(the_cache_is_written_in_place);
     RUN(what_a_program_assigns_is_left_alone);
     RUN(choices_keep_to_their_limits);
     RUN(choices_repeat_by_their_seed);
     RUN(generates_what_choosing_by_hand_does);
+    RUN(results_go_straight_to_the_next_call);
+    RUN(texts_come_as_they_are_at_once);
+    RUN(ends_are_all_kept);
+    RUN(numbers_have_points_in_any_locale);
     RUN(ends_at_texts_and_tokens);
     RUN(a_conversation_becomes_a_prompt);
     RUN(damaged_files_are_refused_by_name);
     RUN(damaged_configurations_are_refused_by_name);
+    RUN(narrow_floats_are_refused);
+    RUN(logits_are_of_the_last_token);
     RUN(calls_are_checked);
     const char *slash = strrchr(argv[0], '/');
     snprintf(command, sizeof command, "%.*s/../quern", slash ? (int)(slash - argv[0]) : 1,

@@ -39,7 +39,8 @@ enum tiny_place {
 
 /* gemma: as Gemma 2 of safetensors, else as Llama of a GGUF file. */
 typedef struct tiny {
-    bool gemma;
+    bool gemma, narrow;   /* narrow: matrices of f8, of safetensors */
+    double slower;        /* positions are divided by it; 0: they are not */
     tiny_matrix m[T_ALL]; /* embed, norm, output (not of gemma), then layer by layer */
 } tiny;
 
@@ -118,7 +119,8 @@ static inline void tiny_norm(const tiny *t, const tiny_matrix *m, const double *
 static inline void tiny_rotate(const tiny *t, double *x, int heads, int place) {
     for (int h = 0; h < heads; h++)
         for (int i = 0; i < T_HEAD / 2; i++) {
-            double angle = place * pow(10000, -2.0 * i / T_HEAD), c = cos(angle), s = sin(angle);
+            double at = t->slower > 0 ? place / t->slower : place;
+            double angle = at * pow(10000, -2.0 * i / T_HEAD), c = cos(angle), s = sin(angle);
             double *a = x + h * T_HEAD + (t->gemma ? i : 2 * i),
                    *b = a + (t->gemma ? T_HEAD / 2 : 1);
             double turned = *a * c - *b * s;
@@ -235,33 +237,6 @@ static inline void put_words(tiny_file *f, const char *key, const char *text) {
     put_text(f, text);
 }
 
-/* GPT-2's characters for bytes, and four more tokens. */
-static inline void put_tokens(tiny_file *f) {
-    static const char *const more[] = {"<eos>", "ab", "<|end|>", "zz"};
-    put_text(f, "tokenizer.ggml.tokens");
-    put_number(f, 9, 4);
-    put_number(f, 8, 4);
-    put_number(f, T_VOCABULARY, 8);
-    for (int i = 0, shifted = 0; i < 256; i++) {
-        bool plain = (i >= 33 && i <= 126) || (i >= 161 && i <= 172) || i >= 174;
-        int c = plain ? i : 256 + shifted++;
-        char text[3] = {(char)c, 0, 0};
-        if (c >= 128) text[0] = (char)(0xc0 | c >> 6), text[1] = (char)(0x80 | (c & 63));
-        put_text(f, text);
-    }
-    for (int i = 0; i < 4; i++) put_text(f, more[i]);
-    put_text(f, "tokenizer.ggml.token_type");
-    put_number(f, 9, 4);
-    put_number(f, 5, 4);
-    put_number(f, T_VOCABULARY, 8);
-    for (int i = 0; i < T_VOCABULARY; i++) put_number(f, i == 256 || i == 258 ? 3 : 1, 4);
-    put_text(f, "tokenizer.ggml.merges");
-    put_number(f, 9, 4);
-    put_number(f, 8, 4);
-    put_number(f, 1, 8);
-    put_text(f, "a b");
-}
-
 /* What is changed of a file: of metadata a number; of a tensor its rows, or its name. */
 typedef struct tiny_change {
     const char *key, *architecture;
@@ -270,8 +245,57 @@ typedef struct tiny_change {
     const char *tensor;
     int more_rows;
     bool left_out;
-    int type; /* of matrices: 1 is f16, 8 is q8_0 */
+    int type;         /* of matrices: 1 is f16, 8 is q8_0 */
+    const char *real; /* one more number of metadata, */
+    float value;      /* which is this */
+    bool pieces;      /* a vocabulary of SentencePiece's kind, with bytes */
+    int fewer;        /* tokens than rows */
 } tiny_change;
+
+/* GPT-2's characters for bytes, or bytes, and four more tokens. */
+static inline void put_tokens(tiny_file *f, const tiny_change *change) {
+    static const char *const more[] = {"<eos>", "ab", "<|end|>", "zz"};
+    static const char *const pieces[] = {"<eos>",
+                                         "\xe2\x96\x81"
+                                         "a",
+                                         "<|end|>",
+                                         "\xe2\x96\x81"
+                                         "b"};
+    const int n = T_VOCABULARY - change->fewer;
+    put_text(f, "tokenizer.ggml.tokens");
+    put_number(f, 9, 4);
+    put_number(f, 8, 4);
+    put_number(f, (uint64_t)n, 8);
+    for (int i = 0, shifted = 0; i < 256; i++) {
+        bool plain = (i >= 33 && i <= 126) || (i >= 161 && i <= 172) || i >= 174;
+        int c = plain ? i : 256 + shifted++;
+        char text[8] = {(char)c, 0, 0};
+        if (change->pieces)
+            snprintf(text, sizeof text, "<0x%02X>", (unsigned)i & 255);
+        else if (c >= 128)
+            text[0] = (char)(0xc0 | c >> 6), text[1] = (char)(0x80 | (c & 63));
+        put_text(f, text);
+    }
+    for (int i = 0; i < n - 256; i++) put_text(f, change->pieces ? pieces[i] : more[i]);
+    put_text(f, "tokenizer.ggml.token_type");
+    put_number(f, 9, 4);
+    put_number(f, 5, 4);
+    put_number(f, (uint64_t)n, 8);
+    for (int i = 0; i < n; i++)
+        put_number(f, i == 256 || i == 258 ? 3 : change->pieces && i < 256 ? 6 : 1, 4);
+    if (change->pieces) {
+        put_text(f, "tokenizer.ggml.scores");
+        put_number(f, 9, 4);
+        put_number(f, 6, 4);
+        put_number(f, (uint64_t)n, 8);
+        for (int i = 0; i < n; i++) put_number(f, 0, 4);
+    }
+    put_text(f, "tokenizer.ggml.merges");
+    put_number(f, 9, 4);
+    put_number(f, 8, 4);
+    put_number(f, 1, 8);
+    put_text(f, "a b");
+}
 
 static inline void put_metadata(tiny_file *f, const tiny_change *c) {
     static const struct {
@@ -292,12 +316,13 @@ static inline void put_metadata(tiny_file *f, const tiny_change *c) {
     }
     put_words(f, "general.architecture", c->architecture ? c->architecture : "llama");
     put_real(f, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
-    put_words(f, "tokenizer.ggml.model", "gpt2");
+    put_words(f, "tokenizer.ggml.model", c->pieces ? "llama" : "gpt2");
     put_words(f, "tokenizer.ggml.pre", "gpt-2");
     put_words(f, "tokenizer.chat_template",
               "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}{{ 'a:' if "
               "add_generation_prompt }}");
-    put_tokens(f);
+    put_tokens(f, c);
+    if (c->real) put_real(f, c->real, c->value);
 }
 enum { T_PAIRS = 9 + 2 + 3 + 3 };
 
@@ -332,7 +357,7 @@ static inline tiny_file tiny_gguf(tiny *t, const tiny_change *change, qn_ctx *qn
         count += t->m[i].data && !(c->left_out && !strcmp(c->tensor, t->m[i].name));
     put(&f, "GGUF\3\0\0\0", 8);
     put_number(&f, count, 8);
-    put_number(&f, T_PAIRS, 8);
+    put_number(&f, T_PAIRS + (c->real != NULL) + c->pieces, 8);
     put_metadata(&f, c);
     for (int i = 0; i < T_ALL; i++) {
         const tiny_matrix *m = &t->m[i];
@@ -389,6 +414,7 @@ static inline void tiny_folder(tiny *t, qn_ctx *qn, const char *folder, const ch
         name[n] = m->name;
         tensor[n++] = qn_from(qn, QN_F32, m->columns ? 2 : 1,
                               (const int64_t[]){m->rows, m->columns}, m->data);
+        if (t->narrow && m->columns) tensor[n - 1] = qn_cast(tensor[n - 1], QN_F8_E4M3);
     }
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
     CHECK_INT(qn_save(qn, path, n, name, tensor, NULL), QN_OK);
