@@ -423,4 +423,42 @@ static inline void tiny_folder(tiny *t, qn_ctx *qn, const char *folder, const ch
     tiny_write(path, config, strlen(config));
 }
 
+/* ---- in a folder of the program's ------------------------------------------------------------ */
+
+static char folder[64];
+
+static inline const char *in_folder(const char *name) {
+    static char path[4][160];
+    static int next;
+    char *at = path[next++ % 4];
+    snprintf(at, sizeof path[0], "%s/%s", folder, name);
+    return at;
+}
+
+/* A model's file, by seed 7: Llama's, its change applied, or Gemma's folder. */
+static inline qn_llm *open_tiny(qn_ctx *qn, tiny *t, bool gemma, const tiny_change *change,
+                                const qn_llm_options *o) {
+    tiny_make(t, gemma, 7);
+    const char *path = in_folder(gemma ? "gemma" : "tiny.gguf");
+    if (gemma) {
+        tiny_folder(t, qn, path, TINY_GEMMA);
+    } else {
+        tiny_file f = tiny_gguf(t, change, qn);
+        tiny_write(path, f.data, f.n);
+        free(f.data);
+    }
+    return qn_llm_open(qn, path, o);
+}
+
+static inline bool folder_make(void) {
+    strcpy(folder, "/tmp/quern_llm_XXXXXX");
+    return mkdtemp(folder) != NULL;
+}
+
+static inline void folder_sweep(void) {
+    char sweep[128];
+    snprintf(sweep, sizeof sweep, "rm -rf %s", folder);
+    if (system(sweep)) printf("%s stays\n", folder);
+}
+
 #endif
