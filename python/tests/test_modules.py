@@ -65,13 +65,48 @@ class Registering(unittest.TestCase):
         parts["c"] = nn.Tanh()
         self.assertEqual(list(parts), ["a", "b", "c"])
         line = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
-        self.assertEqual(list(line[1:].state_dict()), ["1.weight", "1.bias"])
+        self.assertEqual(list(line[1:].state_dict()), ["2.weight", "2.bias"])
         self.assertEqual(len(nn.ModuleList([nn.ReLU()]).append(nn.ReLU())), 2)
         self.assertEqual([n for n, _ in nn.ParameterList([qn.zeros(2), qn.zeros(3)]).named_parameters()], ["0", "1"])
         seen = []
         line.apply(lambda m: seen.append(type(m).__name__))
         self.assertEqual(seen, ["Linear", "ReLU", "Linear", "Sequential"])
         self.assertIn("(0): Linear(in_features=3, out_features=4, bias=True)", repr(line).replace("has_bias", "bias"))
+
+    def test_containers_keep_names_and_places(self):
+        line = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+        self.assertEqual(len(line[1:].append(nn.Tanh())), 3)
+        end = line[2]
+        delattr(line, "0")
+        line.append(nn.Tanh())
+        self.assertEqual((len(line), line[1]), (3, end))
+        parts = nn.ModuleList([nn.ReLU(), nn.Tanh()])
+        delattr(parts, "0")
+        parts.insert(0, nn.GELU())
+        parts[1] = nn.SiLU()
+        self.assertEqual([(n, type(m).__name__) for n, m in parts.named_children()], [("0", "GELU"), ("1", "SiLU")])
+        a, b = nn.Parameter(qn.zeros(2)), nn.Parameter(qn.zeros(3))
+        many = nn.ParameterList([a, b, a])
+        self.assertTrue(many[-1] is a and many[1] is b and [x is a for x in many] == [True, False, True])
+        for wrong in (3, -4):
+            with self.assertRaises(IndexError):
+                many[wrong]
+        for name in ("forward", "training", "items", "a.b", ""):
+            for make in (lambda: nn.ModuleDict({name: nn.ReLU()}), lambda: nn.ParameterDict({name: a}),
+                         lambda: nn.Module().register_buffer("to" if name == "items" else name, a)):
+                with self.assertRaises(KeyError):
+                    make()
+        with self.assertRaises(KeyError):
+            nn.ParameterDict({"x": a})["forward"]
+
+    def test_a_mode_is_given_by_the_parts_own_train(self):
+        class Frozen(nn.BatchNorm1d):
+            def train(self, mode=True):
+                return super().train(False)
+
+        net = nn.Sequential(nn.Linear(3, 3), Frozen(3))
+        net.train()
+        self.assertEqual([m.training for m in net.modules()], [True, True, False])
 
     def test_first_values_follow_the_seed(self):
         nn.manual_seed(3)
@@ -123,6 +158,15 @@ class States(unittest.TestCase):
         self.assertEqual(net.body[1].num_batches_tracked.dtype.name, "int64")
         self.assertEqual(net(qn.tensor(X, "float64")).dtype.name, "float64")
         self.assertTrue(all(p.requires_grad for p in net.parameters()))
+
+    def test_a_shared_tensor_stays_one_and_what_fits_stays(self):
+        net = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3)])
+        net[1].weight = net[0].weight
+        before = list(net.parameters())
+        self.assertTrue(all(a is b for a, b in zip(before, net.to(device="cpu").float().parameters())))
+        self.assertIs(net.half()[0].weight, net[1].weight)
+        self.assertIsNot(net[0].weight, before[0])
+        self.assertEqual(len(list(net.parameters())), 3)
 
 
 class Training(unittest.TestCase):
@@ -196,6 +240,15 @@ class Training(unittest.TestCase):
         g = qn.grad(lambda w: nn.functional_call(net, {"weight": w}, (self.x,)).sum())(net.weight)
         for a, b in zip(g[0].tolist(), self.x.sum(axis=0).tolist()):
             self.assertAlmostEqual(a, b, 5)
+
+    def test_a_functional_call_replaces_a_shared_tensor_everywhere(self):
+        net = nn.Sequential(nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False))
+        net[1].weight = old = net[0].weight
+        y = nn.functional_call(net, {"0.weight": qn.eye(3)}, self.x)
+        self.assertEqual(y.tolist(), self.x.tolist())
+        self.assertTrue(net[0].weight is old and net[1].weight is old)
+        with self.assertRaisesRegex(ValueError, "1.weight is one tensor with another name"):
+            nn.functional_call(net, {"0.weight": qn.eye(3), "1.weight": qn.zeros((3, 3))}, self.x)
 
     def test_attention_with_a_cache_is_attention_of_all(self):
         net = nn.MultiheadAttention(6, 2, batch_first=True)

@@ -6,7 +6,6 @@ is a tree whose leaves are its parameters (quern.tree): grad, value_and_grad and
 """
 
 import collections
-import itertools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -90,17 +89,27 @@ class Module:
         self._kinds.pop(name, None)
         object.__delattr__(self, name)
 
+    def _check_name(self, name: str) -> None:
+        """May a parameter, a buffer or a part be called so?"""
+        if not isinstance(name, str) or not name or "." in name:
+            raise KeyError(f"{type(self).__name__}: {name!r} is no name: a text without a point")
+        if name not in self._kinds and hasattr(self, name):
+            raise KeyError(f"{type(self).__name__} has an attribute {name!r} already")
+
     def register_parameter(self, name: str, param: Tensor | None) -> None:
+        self._check_name(name)
         self._kinds[name] = PARAMETER
         object.__setattr__(self, name, param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """A tensor that goes with the module and is not trained; saved if `persistent`."""
+        self._check_name(name)
         self._kinds[name] = BUFFER
         (self._left_out.discard if persistent else self._left_out.add)(name)
         object.__setattr__(self, name, tensor)
 
     def add_module(self, name: str, module: "Module | None") -> None:
+        self._check_name(name)
         self._kinds[name] = MODULE
         object.__setattr__(self, name, module)
 
@@ -218,8 +227,10 @@ class Module:
         return self
 
     def train(self, mode: bool = True) -> "Module":
-        for m in self.modules():
-            m.training = mode
+        """The mode of this module and, by their own train(), of its parts."""
+        self.training = mode
+        for m in self.children():
+            m.train(mode)
         return self
 
     def eval(self) -> "Module":
@@ -235,17 +246,17 @@ class Module:
             p.grad = None if set_to_none or p.grad is None else _core.zeros_like(p.grad)
 
     def to(self, dtype: Any = None, device: str | None = None) -> "Module":
-        """Floats in another dtype, all on another device. Tensors are new: make optimizers afterwards."""
+        """Floats in another dtype, all on another device. Tensors that change are new: make optimizers afterwards.
+        One that several modules have stays one; what fits already stays what it is."""
+        made: dict[int, tuple[Tensor, Tensor]] = {}  # by id, which the old tensor keeps its own
         for m in self.modules():
             for name, kind in list(m._kinds.items()):
                 x = m.__dict__.get(name)
                 if kind == MODULE or x is None:
                     continue
-                cast = dtype if x.dtype.kind == "f" else None
-                y = x.detach().to(device=device, dtype=cast).realize()
-                if kind == PARAMETER:
-                    y = Parameter(y, x.requires_grad)
-                object.__setattr__(m, name, y)
+                if id(x) not in made:
+                    made[id(x)] = x, moved(x, dtype if x.dtype.kind == "f" else None, device, kind)
+                object.__setattr__(m, name, made[id(x)][1])
         return self
 
     def float(self) -> "Module":
@@ -277,6 +288,14 @@ class Module:
         if not parts:
             return f"{type(self).__name__}({extra})"
         return f"{type(self).__name__}({extra}\n  " + "\n  ".join(parts) + "\n)"
+
+
+def moved(x, dtype, device, kind):
+    """x of a dtype on a device; x itself where it is so already."""
+    y = x.detach().to(device=device, dtype=dtype)
+    if y.dtype == x.dtype and y.device == x.device:
+        return x
+    return Parameter(y.realize(), x.requires_grad) if kind == PARAMETER else y.realize()
 
 
 def as_tensor(x):
@@ -322,17 +341,28 @@ tree.register(Module, children, remade)
 
 
 def functional_call(module: Module, tensors: Mapping[str, Tensor], args: Any = (), kwargs: Any = None) -> Any:
-    """What a module gives with other tensors in place of those of these names: for grad and the like."""
+    """What a module gives with other tensors in place of those of these names: for grad and the like. A tensor that
+    several names have is replaced under all of them."""
     args = args if isinstance(args, tuple) else (args,)
-    old = []
+    given: dict[int, Tensor] = {}
+    places, old = [], []
+    for name, x in tensors.items():
+        path, _, last = name.rpartition(".")
+        m = module.get_submodule(path)
+        if m._kinds.get(last, MODULE) == MODULE:
+            raise KeyError(f"{type(module).__name__} has no {name}")
+        was = m.__dict__.get(last)
+        if was is None:
+            places.append((m, last, x))
+        elif given.setdefault(id(was), x) is not x:
+            raise ValueError(f"functional_call: {name} is one tensor with another name, and they are given two")
+    for m in module.modules():
+        places += [(m, name, given[id(m.__dict__.get(name))]) for name in m._kinds
+                   if id(m.__dict__.get(name)) in given]
     try:
-        for name, x in tensors.items():
-            path, _, last = name.rpartition(".")
-            m = module.get_submodule(path)
-            if last not in m._kinds:
-                raise KeyError(f"{type(module).__name__} has no {name}")
-            old.append((m, last, m.__dict__[last]))
-            object.__setattr__(m, last, x)
+        for m, name, x in places:
+            old.append((m, name, m.__dict__.get(name)))
+            object.__setattr__(m, name, x)
         return module(*args, **(kwargs or {}))
     finally:
         for m, name, x in reversed(old):
@@ -340,6 +370,14 @@ def functional_call(module: Module, tensors: Mapping[str, Tensor], args: Any = (
 
 
 # ---- containers ----------------------------------------------------------------------------------
+
+
+def next_number(module):
+    """The name of what is put behind the others: their count, or the next number that none has."""
+    n = len(module._kinds)
+    while str(n) in module._kinds:
+        n += 1
+    return str(n)
 
 
 class Sequential(Module):
@@ -364,11 +402,11 @@ class Sequential(Module):
         return self.children()
 
     def __getitem__(self, index: Any) -> Any:
-        parts = list(self.children())
-        return type(self)(*parts[index]) if isinstance(index, slice) else parts[index]
+        parts = list(self.named_children())
+        return type(self)(dict(parts[index])) if isinstance(index, slice) else parts[index][1]
 
     def append(self, module: Module) -> "Sequential":
-        self.add_module(str(len(self)), module)
+        self.add_module(next_number(self), module)
         return self
 
 
@@ -390,10 +428,10 @@ class ModuleList(Module):
         return ModuleList(parts[index]) if isinstance(index, slice) else parts[index]
 
     def __setitem__(self, index: int, module: Module) -> None:
-        self.add_module(str(range(len(self))[index]), module)
+        self.add_module(list(self._kinds)[index], module)
 
     def append(self, module: Module) -> "ModuleList":
-        self.add_module(str(len(self)), module)
+        self.add_module(next_number(self), module)
         return self
 
     def extend(self, modules: Iterable[Module]) -> "ModuleList":
@@ -404,8 +442,9 @@ class ModuleList(Module):
     def insert(self, index: int, module: Module) -> None:
         parts = list(self.children())
         parts.insert(index, module)
-        for i, m in enumerate(parts):
-            self.add_module(str(i), m)
+        for name in list(self._kinds):
+            delattr(self, name)
+        self.extend(parts)
 
 
 class ModuleDict(Module):
@@ -428,6 +467,8 @@ class ModuleDict(Module):
         self.add_module(name, module)
 
     def __delitem__(self, name: str) -> None:
+        if name not in self._kinds:
+            raise KeyError(name)
         delattr(self, name)
 
     def __len__(self) -> int:
@@ -458,17 +499,21 @@ class ParameterList(Module):
             self.append(x)
 
     def append(self, value: Any) -> "ParameterList":
-        self.register_parameter(str(len(self)), value if is_parameter(value) else Parameter(value))
+        self.register_parameter(next_number(self), value if is_parameter(value) else Parameter(value))
         return self
 
     def __len__(self) -> int:
         return len(self._kinds)
 
     def __iter__(self) -> Iterator[Tensor]:
-        return self.parameters()
+        return (x for _, x in self._own(PARAMETER))
 
-    def __getitem__(self, index: int) -> Tensor:
-        return next(itertools.islice((x for _, x in self._own(PARAMETER)), index % len(self), None))
+    def __getitem__(self, index: Any) -> Any:
+        found = list(self)
+        return ParameterList(found[index]) if isinstance(index, slice) else found[index]
+
+    def __setitem__(self, index: int, value: Any) -> None:
+        self.register_parameter(list(self._kinds)[index], value if is_parameter(value) else Parameter(value))
 
 
 class ParameterDict(Module):
@@ -483,6 +528,8 @@ class ParameterDict(Module):
         self.register_parameter(name, value if is_parameter(value) else Parameter(value))
 
     def __getitem__(self, name: str) -> Tensor:
+        if name not in self._kinds:
+            raise KeyError(name)
         x: Tensor = self.__dict__[name]
         return x
 
