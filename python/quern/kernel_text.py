@@ -295,13 +295,16 @@ class Translator:
         return x if x.dtype == "bool" else self.op("ne", x, self.constant(0, x.dtype), dtype="bool")
 
     def both(self, word, a, b):
-        """a and b, a or b."""
+        """a and b, a or b: one of the two, as Python's."""
         if self.is_static(a):
             return b if bool(a) == (word == "and") else a
         if word == "and" and isinstance(a, Facts) and isinstance(b, Facts):
             return Facts(a.facts + b.facts)
+        if not all(isinstance(x, (bool, Facts)) or isinstance(x, Node) and x.dtype == "bool" for x in (a, b)):
+            x, y = self.plain(a), self.plain(b)
+            return self.choose(self.condition(a), *((y, x) if word == "and" else (x, y)))
         if self.is_static(b):
-            return a if bool(b) == (word == "and") else b
+            return a if b == (word == "and") else b
         return self.op(word, self.truth(a), self.truth(b))
 
     def opposite(self, x):
@@ -381,12 +384,17 @@ class Translator:
     def emit(self, stmt):
         self.body.append(stmt)
 
-    def memories(self, n, found=None):
-        found = set() if found is None else found
-        if n.memory is not None:
-            found.add(n.memory)
-        for a in self.inside(n):
-            self.memories(a, found)
+    def memories(self, n):
+        """What an expression reads; parts that it has twice are looked at once."""
+        found, seen, left = set(), {id(n)}, [n]
+        while left:
+            n = left.pop()
+            if n.memory is not None:
+                found.add(n.memory)
+            for a in self.inside(n):
+                if id(a) not in seen:
+                    seen.add(id(a))
+                    left.append(a)
         return found
 
     def store(self, memory, index, value, offset=None, guard=None, masked=True):
@@ -471,9 +479,26 @@ class Translator:
 
     def settle(self, x, stmts, key):
         """x as it is now, whatever these statements change."""
+        if isinstance(x, tuple):
+            return tuple(self.settle(v, stmts, (*key, k)) for k, v in enumerate(x))
         if isinstance(x, Node) and self.is_stale(x, stmts):
             return self.read(self.new_register(key, x))
         return x
+
+    def before(self, x, es, at, word="before"):
+        """x as it is before these expressions: kernels that they call may write what it reads."""
+        if es and isinstance(x, (Node, tuple)) and any(self.calls_kernel(e) for e in es):
+            key = (at.lineno, at.col_offset, at.end_lineno, at.end_col_offset, word, self.path())
+            return self.settle(x, es, key)
+        return x
+
+    def calls_kernel(self, e):
+        return any(isinstance(n, ast.Call) and isinstance(n.func, (ast.Name, ast.Attribute)) and
+                   self.is_kernel(self.expr(n.func)) for n in ast.walk(e))
+
+    def in_order(self, es):
+        """The values of expressions, each as it is when its turn comes."""
+        return [self.before(self.expr(e), es[k + 1:], e, ("in order", k)) for k, e in enumerate(es)]
 
     def assign(self, name, x, at):
         scope = self.scopes[-1]
@@ -514,7 +539,7 @@ class Translator:
         return self.lookup(e.id)
 
     def expr_Tuple(self, e):
-        return tuple(self.expr(x) for x in e.elts)
+        return tuple(self.in_order(e.elts))
 
     def expr_Attribute(self, e):
         x = self.expr(e.value)
@@ -548,7 +573,8 @@ class Translator:
         name = BINARY.get(type(e.op)) or ("pow" if isinstance(e.op, ast.Pow) else None)
         if name is None:
             self.fail("a kernel has no operator @")
-        return self.binary(name, self.plain(self.expr(e.left)), self.plain(self.expr(e.right)))
+        left, right = self.in_order([e.left, e.right])
+        return self.binary(name, self.plain(left), self.plain(right))
 
     def plain(self, x):
         return self.truth(x) if isinstance(x, Facts) else x
@@ -567,9 +593,9 @@ class Translator:
         return ~x if self.is_static(x) else self.op("not", self.to_node(x))
 
     def expr_Compare(self, e):
-        left, result = self.plain(self.expr(e.left)), True
-        for op, right in zip(e.ops, e.comparators):
-            right = self.plain(self.expr(right))
+        left, *others = [self.plain(x) for x in self.in_order([e.left, *e.comparators])]
+        result = True
+        for op, right in zip(e.ops, others):
             if isinstance(op, (ast.Is, ast.IsNot)):
                 name = "is" if isinstance(op, ast.Is) else "is_not"
             else:
@@ -583,30 +609,30 @@ class Translator:
     def expr_BoolOp(self, e):
         word = "and" if isinstance(e.op, ast.And) else "or"
         result = self.expr(e.values[0])
-        for x in e.values[1:]:
+        for k, x in enumerate(e.values[1:]):
             if self.is_static(result) and bool(result) != (word == "and"):
                 return result
             counts = None
+            result = self.before(result, [x], e, ("first", k))
             if not self.is_static(result):  # what comes second is looked at where the first says so
-                counts = self.under(result if word == "and" else self.opposite_of(result))
+                first = self.condition(result)
+                counts = self.under(first if word == "and" else self.opposite(first))
             second = self.expr(x)
             if counts:
                 self.leave(counts)
             result = self.both(word, result, second)
         return result
 
-    def opposite_of(self, x):
-        return x if isinstance(x, bool) else self.opposite(x)
-
     def expr_IfExp(self, e):
         test = self.expr(e.test)
         if self.is_static(test) or test is None:
             return self.expr(e.body if test else e.orelse)
-        test = self.condition(test)
+        test = self.before(self.condition(test), [e.body, e.orelse], e, "test")
         values = []
         for part, of in ((test, e.body), (self.opposite(test), e.orelse)):
             counts = self.under(part)
-            values.append(self.number(self.plain(self.expr(of))))
+            value = self.number(self.plain(self.expr(of)))
+            values.append(self.before(value, [e.orelse], e, "body") if of is e.body else value)
             self.leave(counts)
         return self.choose(test, *values)
 
@@ -627,10 +653,11 @@ class Translator:
 
     def expr_Call(self, e):
         f = self.expr(e.func)
-        args = [self.plain(self.expr(a)) for a in e.args if not isinstance(a, ast.Starred)]
-        if len(args) != len(e.args) or any(k.arg is None for k in e.keywords):
+        if any(isinstance(a, ast.Starred) for a in e.args) or any(k.arg is None for k in e.keywords):
             self.fail("a kernel's calls have no * and **")
-        keywords = {k.arg: self.plain(self.expr(k.value)) for k in e.keywords}
+        given = [self.plain(x) for x in self.in_order([*e.args, *(k.value for k in e.keywords)])]
+        args = given[:len(e.args)]
+        keywords = {k.arg: x for k, x in zip(e.keywords, given[len(e.args):])}
         self.line = e.lineno
         if self.is_kernel(f):
             return self.inline(f, args, keywords)
@@ -864,11 +891,13 @@ class Translator:
             self.fail("a kernel has no operator @=")
         target = stmt.target
         if isinstance(target, ast.Name):
-            old = self.lookup(target.id)
-            self.assign(target.id, self.binary(name, self.plain(old), self.plain(self.expr(stmt.value))), target)
+            old = self.before(self.plain(self.lookup(target.id)), [stmt.value], stmt)
+            self.assign(target.id, self.binary(name, old, self.plain(self.expr(stmt.value))), target)
             return
         array, indices = self.element(target)
-        value = self.binary(name, self.load(array, indices), self.plain(self.expr(stmt.value)))
+        indices = list(self.before(tuple(indices), [stmt.value], stmt, "at"))
+        old = self.before(self.load(array, indices), [stmt.value], stmt)
+        value = self.binary(name, old, self.plain(self.expr(stmt.value)))
         self.write(array, indices, value)
 
     def target(self, target, x, stmt):

@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import quern as qn
@@ -196,6 +197,79 @@ class Kernels(unittest.TestCase):
         x = numbers(50)
         self.as_plain(choose, x)
         self.as_plain(choose, x, -1)
+
+    def test_and_and_or_of_numbers_give_one_of_them(self):
+        @kernel
+        def either(x, k):
+            n, = x.shape
+            y, z = kernel.empty((n, 6)), kernel.empty(n, qn.int64)
+            for i in range(n):
+                y[i, 0] = x[i] or 7.0
+                y[i, 1] = x[i] and x[i] * 2
+                y[i, 2] = x[i] and 3.0 or -1.0
+                y[i, 3] = (x[i] > 0) and x[i]
+                y[i, 4] = (i > 2) or x[i]
+                y[i, 5] = 1.0 if (k[i] and x[i] > 0) or not (x[i] or i > 3) else 2.0
+                z[i] = i and k[i] or n
+            return y, z
+        self.as_plain(either, qn.tensor([0.0, 2.0, -1.5, 0.0, 3.0, 0.0]), qn.tensor([0, 2, 0, -1, 5, 0]))
+
+    def test_what_is_read_before_a_called_kernel_writes(self):
+        @kernel
+        def bump(y, i):
+            y[i] = y[i] + 10.0
+            return 1.0
+
+        @kernel
+        def order(x):
+            n, = x.shape
+            y, z = kernel.empty(n), kernel.empty((n, 10))
+            for i in range(n):
+                y[i] = x[i]
+            for i in range(n):
+                z[i, 0] = y[i] + bump(y, i)
+                z[i, 1] = 1.0 if y[i] < 10.0 + bump(y, i) else 0.0
+                z[i, 2] = max(y[i], bump(y, i), y[i])
+                z[i, 3] = 1.0 if y[i] > 40.0 and bump(y, i) > 0 else y[i]
+                z[i, 4] = bump(y, i) if y[i] < 40.0 else 2.0
+                y[i] += bump(y, i)
+                z[i, 5] = y[i]
+                a = y[i]
+                a += bump(y, i)
+                z[i, 6] = a
+                p = (y[i], bump(y, i), y[i])
+                z[i, 7] = p[0]
+                z[i, 8] = p[2]
+                z[i, 9] = (y[i] - x[i]) * bump(y, i) + y[i]
+            return y, z
+        self.as_plain(order, qn.tensor([0.5, 12.0, -3.0, 25.0]))
+
+    def test_values_of_a_tuple_are_those_of_its_line(self):
+        @kernel
+        def pairs(x):
+            n, = x.shape
+            y, s = kernel.empty(n), 0.0
+            for i in range(n):
+                s += x[i]
+                p = (s, (x[i], s * 2))
+                s += 100.0
+                y[i] = p[0] + p[1][1]
+            return y
+        self.as_plain(pairs, numbers(7))
+
+    def test_straight_lines_take_time_by_their_count(self):
+        lines = "\n".join(f"        a = a * 0.5 + a * (a - {k}.0)" for k in range(60))
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "straight_lines.py"), "w") as f:
+                f.write("from quern import kernel\n\n\n@kernel\ndef straight(x):\n    y = kernel.zeros(x.shape)\n"
+                        f"    for i in range(x.shape[0]):\n        y[i] = x[i]\n        a = y[i]\n{lines}\n"
+                        "        y[i] = a\n    return y\n")
+            sys.path.insert(0, folder)
+            try:
+                import straight_lines
+            finally:
+                sys.path.remove(folder)
+            self.assertEqual(straight_lines.straight(qn.zeros(2)).tolist(), [0.0, 0.0])
 
     def test_neighbours_under_conditions_of_indices(self):
         @kernel
