@@ -4,6 +4,7 @@ import unittest
 
 import quern as qn
 from quern import nn
+from quern.nn import functional as F
 from tests.layer_cases import CASES
 
 try:
@@ -120,6 +121,71 @@ class BesidePyTorch(unittest.TestCase):
             for n, p in inspect.signature(cls).parameters.items():
                 if n in wanted and (kind, n) not in OTHER:
                     self.assertEqual(p.default, wanted[n], (kind, n))
+
+
+@unittest.skipIf(torch is None, "PyTorch is not installed")
+class FunctionsBesidePyTorch(unittest.TestCase):
+    """Arguments mean what they mean there, also by place and where none is given."""
+
+    def check(self, name, *args, **keywords):
+        def given(x, make):
+            return make(x) if isinstance(x, np.ndarray) else x
+        ours = getattr(F, name)(*(given(a, qn.tensor) for a in args),
+                                **{n: given(a, qn.tensor) for n, a in keywords.items()})
+        theirs = getattr(torch.nn.functional, name)(*(given(a, torch.tensor) for a in args),
+                                                    **{n: given(a, torch.tensor) for n, a in keywords.items()})
+        np.testing.assert_allclose(np.asarray(ours), theirs.numpy(), rtol=1e-5, atol=1e-6, err_msg=name)
+
+    def setUp(self):
+        self.rng = np.random.default_rng(3)
+
+    def floats(self, *shape):
+        return self.rng.standard_normal(shape).astype("float32")
+
+    def test_axes_that_are_not_given(self):
+        import warnings
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for shape in ((4,), (3, 4), (2, 3, 4), (2, 3, 4, 5)):
+                for name in ("softmax", "log_softmax", "softmin"):
+                    self.check(name, self.floats(*shape))
+
+    def test_causal_attention_counts_from_the_first_key(self):
+        for rows, keys in ((3, 5), (5, 3), (1, 4), (4, 4)):
+            q, k, v = self.floats(2, rows, 4), self.floats(2, keys, 4), self.floats(2, keys, 6)
+            self.check("scaled_dot_product_attention", q, k, v, is_causal=True)
+        q, mask = qn.tensor(self.floats(1, 2, 3)), qn.tensor([[True, False], [False, False]])
+        with self.assertRaisesRegex(ValueError, "is_causal"):
+            F.scaled_dot_product_attention(q, q, q, mask, is_causal=True)
+        for m in (mask, qn.tensor([[0.0, -np.inf], [-np.inf, -np.inf]])):
+            y = F.scaled_dot_product_attention(q, q, q, m, 0.5)
+            self.assertEqual(y[0, 1].tolist(), [0.0] * 3)
+            g = qn.grad(lambda x: F.scaled_dot_product_attention(x, x, x, m, 0.5).sum())(q)
+            self.assertTrue(np.isfinite(np.asarray(g)).all())
+
+    def test_instance_norm(self):
+        x, w, b = self.floats(2, 3, 5), self.floats(3), self.floats(3)
+        mean, var = self.floats(3), abs(self.floats(3)) + 0.5
+        self.check("instance_norm", x)
+        self.check("instance_norm", x, None, None, w, b)
+        self.check("instance_norm", x, mean, var, w, b, False)
+        ours, theirs = [qn.tensor(mean), qn.tensor(var)], [torch.tensor(mean), torch.tensor(var)]
+        y = F.instance_norm(qn.tensor(x), *ours, momentum=0.3)
+        z = torch.nn.functional.instance_norm(torch.tensor(x), *theirs, momentum=0.3)
+        for a, b in zip([y, *ours], [z, *theirs]):
+            np.testing.assert_allclose(np.asarray(a), b.numpy(), rtol=1e-5, atol=1e-6)
+
+    def test_losses(self):
+        x, y, var = self.floats(4, 3), abs(self.floats(4, 3)) * 3, abs(self.floats(4, 3)) + 0.1
+        for reduction in ("mean", "sum", "none"):
+            for full in (False, True):
+                self.check("gaussian_nll_loss", x, y, var, full, 0.2, reduction)
+                self.check("poisson_nll_loss", x, y, True, full=full, reduction=reduction)
+                self.check("poisson_nll_loss", var, y, False, full=full, eps=0.01, reduction=reduction)
+        with self.assertRaises(TypeError):
+            F.mse_loss(qn.tensor(x), qn.tensor(y), "sum")
+        with self.assertRaisesRegex(TypeError, "1 arguments by place"):
+            nn.MSELoss("sum")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 What is a row of layers is called by the row; the others are the library's functions under PyTorch's names.
 """
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -107,16 +108,21 @@ if TYPE_CHECKING:
     def __getattr__(name: str) -> Any: ...
 
 
-def softmax(input: Tensor, dim: int = -1, dtype: Any = None) -> Tensor:
-    return _core.softmax(input if dtype is None else input.cast(dtype), axis=dim)
+def axis_of(input, dim):
+    """The axis that PyTorch takes where none is given: the first of 0, 1 and 3 axes, else the second."""
+    return dim if dim is not None else 0 if input.ndim in (0, 1, 3) else 1
 
 
-def log_softmax(input: Tensor, dim: int = -1, dtype: Any = None) -> Tensor:
-    return _core.log_softmax(input if dtype is None else input.cast(dtype), axis=dim)
+def softmax(input: Tensor, dim: int | None = None, *, dtype: Any = None) -> Tensor:
+    return _core.softmax(input if dtype is None else input.cast(dtype), axis=axis_of(input, dim))
 
 
-def softmin(input: Tensor, dim: int = -1) -> Tensor:
-    return _core.softmin(input, axis=dim)
+def log_softmax(input: Tensor, dim: int | None = None, *, dtype: Any = None) -> Tensor:
+    return _core.log_softmax(input if dtype is None else input.cast(dtype), axis=axis_of(input, dim))
+
+
+def softmin(input: Tensor, dim: int | None = None, *, dtype: Any = None) -> Tensor:
+    return _core.softmin(input if dtype is None else input.cast(dtype), axis=axis_of(input, dim))
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
@@ -148,8 +154,18 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
     return _core.group_norm(input, weight, bias, groups=num_groups, eps=eps)
 
 
-def instance_norm(input: Tensor, weight: Tensor | None = None, bias: Tensor | None = None,
-                  eps: float = 1e-5) -> Tensor:
+def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None,
+                  weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: bool = True,
+                  momentum: float = 0.1, eps: float = 1e-5) -> Tensor:
+    """By each image's own statistics, whose mean the running ones, if given, take in; or by the running ones."""
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, eps=eps)
+    space = tuple(range(2, input.ndim))
+    with no_grad():
+        for running, of, more in ((running_mean, _core.mean, {}), (running_var, _core.var, {"correction": 1})):
+            if running is not None:
+                now = of(input.detach(), axis=space, **more).mean(axis=0)
+                running.assign(running + momentum * (now.cast(running.dtype) - running))
     return _core.instance_norm(input, weight, bias, eps=eps)
 
 
@@ -189,20 +205,26 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
                                  dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,
                                  enable_gqa: bool = False) -> Tensor:
+    """A query that sees no key gives 0. is_causal: query i sees the keys up to i, whatever their count."""
+    if is_causal and attn_mask is not None:
+        raise ValueError("scaled_dot_product_attention: is_causal beside an attn_mask")
+    rows, columns = query.shape[-2], key.shape[-2]
+    if is_causal and (dropout_p or rows != columns):
+        attn_mask, is_causal = _core.tril(_core.ones((rows, columns), dtype="bool")), False
     if dropout_p == 0:
-        return _core.attention(query, key, value, causal=is_causal and query.shape[-2] > 1, scale=scale or 0,
-                               mask=attn_mask, grouped=enable_gqa)
+        return _core.attention(query, key, value, causal=is_causal, scale=scale or 0, mask=attn_mask,
+                               grouped=enable_gqa)
     if enable_gqa:
         times = query.shape[-3] // key.shape[-3]
         key, value = (_core.repeat_interleave(x, times, axis=-3) for x in (key, value))
     scores = query @ key.transpose(-2, -1) * (scale or query.shape[-1] ** -0.5)
-    if is_causal:
-        attn_mask = _core.tril(_core.ones(scores.shape[-2:], dtype="bool"))
     if attn_mask is not None and attn_mask.dtype.kind == "b":
         scores = _core.where(attn_mask, scores, _core.full_like(scores, float("-inf")))
     elif attn_mask is not None:
         scores = scores + attn_mask
-    y: Tensor = dropout(_core.softmax(scores, axis=-1), dropout_p) @ value
+    none = (scores == float("-inf")).all(axis=-1, keepdims=True)
+    weights = _core.softmax(_core.where(none, _core.zeros_like(scores), scores), axis=-1)
+    y: Tensor = dropout(_core.where(none, _core.zeros_like(scores), weights), dropout_p) @ value
     return y
 
 
@@ -219,7 +241,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: Any = "constant", value: float 
 
 
 def interpolate(input: Tensor, size: Any = None, scale_factor: Any = None, mode: Any = "nearest",
-                align_corners: bool | None = None, antialias: bool = False) -> Tensor:
+                align_corners: bool | None = None, *, antialias: bool = False) -> Tensor:
     axes = input.ndim - 2
     word = {"nearest-exact": "nearest_center", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
     sizes: Any = size
@@ -263,7 +285,7 @@ def classes_last(x):
     return _core.moveaxis(x, (1,), (-1,)) if x.ndim > 2 else x
 
 
-def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, ignore_index: int = -100,
+def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, *, ignore_index: int = -100,
                   reduction: Any = "mean", label_smoothing: float = 0.0) -> Tensor:
     """Of logits [N, C, ..] or [C], and labels [N, ..] or classes' probabilities."""
     logits = classes_last(input)
@@ -280,7 +302,7 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, i
                                ignore=ignore_index)
 
 
-def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, ignore_index: int = -100,
+def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, *, ignore_index: int = -100,
              reduction: Any = "mean") -> Any:
     log_p = classes_last(input)
     counts = target != ignore_index
@@ -292,11 +314,11 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, ignore
     return terms.sum() / each.sum() if reduction == "mean" else reduced(terms, reduction)
 
 
-def mse_loss(input: Tensor, target: Tensor, reduction: Any = "mean") -> Any:
+def mse_loss(input: Tensor, target: Tensor, *, reduction: Any = "mean") -> Any:
     return _core.mse_loss(input, target) if reduction == "mean" else reduced((input - target) ** 2, reduction)
 
 
-def l1_loss(input: Tensor, target: Tensor, reduction: Any = "mean") -> Any:
+def l1_loss(input: Tensor, target: Tensor, *, reduction: Any = "mean") -> Any:
     return _core.l1_loss(input, target) if reduction == "mean" else reduced(_core.abs(input - target), reduction)
 
 
@@ -307,19 +329,20 @@ def huber_loss(input: Tensor, target: Tensor, reduction: Any = "mean", delta: fl
     return reduced(_core.where(d <= delta, d * d * 0.5, delta * (d - 0.5 * delta)), reduction)
 
 
-def smooth_l1_loss(input: Tensor, target: Tensor, reduction: Any = "mean", beta: float = 1.0) -> Any:
+def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: Any = "mean", beta: float = 1.0) -> Any:
     if beta == 0:
-        return l1_loss(input, target, reduction)
+        return l1_loss(input, target, reduction=reduction)
     return huber_loss(input, target, reduction, beta) / beta
 
 
-def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: Any = "mean") -> Any:
+def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, *,
+                         reduction: Any = "mean") -> Any:
     if weight is None:
         return _core.bce_loss(input, target, reduction=reduction)
     return reduced(_core.bce_loss(input, target, reduction="none") * weight, reduction)
 
 
-def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None,
+def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, *,
                                      reduction: Any = "mean", pos_weight: Tensor | None = None) -> Any:
     if weight is None and pos_weight is None and reduction == "mean":
         return _core.bce_with_logits(input, target)
@@ -330,7 +353,7 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tens
     return reduced(terms if weight is None else terms * weight, reduction)
 
 
-def kl_div(input: Tensor, target: Tensor, reduction: Any = "mean", log_target: bool = False) -> Any:
+def kl_div(input: Tensor, target: Tensor, *, reduction: Any = "mean", log_target: bool = False) -> Any:
     if reduction == "batchmean":
         return _core.kl_div(input, target, log_target=log_target, reduction="sum") / input.shape[0]
     return _core.kl_div(input, target, log_target=log_target, reduction=reduction)
@@ -341,33 +364,47 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_l
     return _core.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=blank, reduction=reduction)
 
 
-def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0,
+def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, *,
                         reduction: Any = "mean") -> Tensor:
     return _core.triplet_margin_loss(anchor, positive, negative, margin=margin, reduction=reduction)
 
 
-def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0,
+def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *,
                           reduction: Any = "mean") -> Tensor:
     return _core.cosine_embedding_loss(input1, input2, target, margin=margin, reduction=reduction)
 
 
-def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0,
+def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *,
                         reduction: Any = "mean") -> Tensor:
     return _core.margin_ranking_loss(input1, input2, target, margin=margin, reduction=reduction)
 
 
-def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: Any = "mean") -> Tensor:
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, reduction: Any = "mean") -> Tensor:
     return _core.hinge_embedding_loss(input, target, margin=margin, reduction=reduction)
 
 
-def soft_margin_loss(input: Tensor, target: Tensor, reduction: Any = "mean") -> Tensor:
+def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: Any = "mean") -> Tensor:
     return _core.soft_margin_loss(input, target, reduction=reduction)
 
 
-def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, reduction: Any = "mean") -> Tensor:
-    return _core.poisson_nll_loss(input, target, log_input=log_input, reduction=reduction)
+def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, *, full: bool = False,
+                     eps: float = 1e-8, reduction: Any = "mean") -> Tensor:
+    """full: with Stirling's approximation of log(target!), for targets above 1."""
+    if log_input and not full:
+        return _core.poisson_nll_loss(input, target, log_input=True, reduction=reduction)
+    terms = _core.exp(input) - target * input if log_input else input - target * _core.log(input + eps)
+    if full:
+        large = _core.maximum(target, _core.ones_like(target))
+        stirling = large * _core.log(large) - large + 0.5 * _core.log(2 * math.pi * large)
+        terms = terms + _core.where(target > 1, stirling, _core.zeros_like(stirling))
+    y: Tensor = reduced(terms, reduction)
+    return y
 
 
-def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor, eps: float = 1e-6,
-                      reduction: Any = "mean") -> Tensor:
-    return _core.gaussian_nll_loss(input, target, var, eps=eps, reduction=reduction)
+def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor, full: bool = False, eps: float = 1e-6,
+                      reduction: Any = "mean") -> Any:
+    """full: with the constant log(2 pi) / 2."""
+    if not full:
+        return _core.gaussian_nll_loss(input, target, var, eps=eps, reduction=reduction)
+    terms = _core.gaussian_nll_loss(input, target, var, eps=eps, reduction="none")
+    return reduced(terms + 0.5 * math.log(2 * math.pi), reduction)

@@ -25,10 +25,13 @@ class Loss(Module):
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__()
-        names = [n for n in inspect.signature(self.function).parameters][self.tensors:]
-        if len(args) > len(names):
-            raise TypeError(f"{type(self).__name__}: {len(args)} arguments, there are {', '.join(names)}")
-        self.given = {**dict(zip(names, args)), **given}
+        words = [*inspect.signature(self.function).parameters.values()][self.tensors:]
+        names = [w.name for w in words]
+        places = [w.name for w in words if w.kind != w.KEYWORD_ONLY]
+        if len(args) > len(places):
+            raise TypeError(f"{type(self).__name__}: {len(args)} arguments by place, there are "
+                            f"{', '.join(places) or 'none'}; by name {', '.join(names)}")
+        self.given = {**dict(zip(places, args)), **given}
         for name in self.given:
             if name not in names:
                 raise TypeError(f"{type(self).__name__}: no argument is called {name!r}; there are {', '.join(names)}")
