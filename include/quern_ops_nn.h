@@ -214,7 +214,7 @@ QN_API qn_tensor *qn_batch_norm(qn_tensor *x, qn_tensor *mean, qn_tensor *varian
                                 qn_tensor *gamma, qn_tensor *beta, double eps);
 /* batch_norm by x's own mean and variance over all axes but 1; into out[3] the result, the mean,
  * and the variance without bias, with which running statistics go on: qn_lerp(running, out[1],
- * momentum) */
+ * momentum); QN_ESHAPE for one value in each channel */
 QN_API qn_code qn_batch_norm_training(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, double eps,
                                       qn_tensor **out);
 /* rotary positions (Su et al. 2021): of x [.., T, D] pair i turned by position * base^(-2i/D),

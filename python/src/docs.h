@@ -566,7 +566,7 @@ X(batch_norm, "(x, mean, variance, gamma=None, beta=None, eps=1e-05)",
 X(batch_norm_training, "(x, gamma=None, beta=None, eps=1e-05)",
   "batch_norm by x's own mean and variance over all axes but 1; into out[3] the result, the mean, "
   "and the variance without bias, with which running statistics go on: lerp(running, out[1], "
-  "momentum)")
+  "momentum); ValueError for one value in each channel")
 X(rope, "(x, positions, base=10000, interleaved=False)",
   "rotary positions (Su et al. 2021): of x [.., T, D] pair i turned by position * base^(-2i/D), "
   "positions [.., T]; the pair is [i, i + D/2], or interleaved [2i, 2i + 1]")

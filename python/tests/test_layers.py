@@ -175,6 +175,12 @@ class FunctionsBesidePyTorch(unittest.TestCase):
         for a, b in zip([y, *ours], [z, *theirs]):
             np.testing.assert_allclose(np.asarray(a), b.numpy(), rtol=1e-5, atol=1e-6)
 
+    def test_batch_norm_of_one_value_for_each_channel(self):
+        for shape in ((1, 3), (1, 3, 1)):
+            with self.assertRaisesRegex(ValueError, "more than one value for each channel"):
+                nn.BatchNorm1d(3)(qn.zeros(shape))
+            self.assertEqual(nn.BatchNorm1d(3).eval()(qn.zeros(shape)).shape, shape)
+
     def test_losses(self):
         x, y, var = self.floats(4, 3), abs(self.floats(4, 3)) * 3, abs(self.floats(4, 3)) + 0.1
         for reduction in ("mean", "sum", "none"):
@@ -182,6 +188,11 @@ class FunctionsBesidePyTorch(unittest.TestCase):
                 self.check("gaussian_nll_loss", x, y, var, full, 0.2, reduction)
                 self.check("poisson_nll_loss", x, y, True, full=full, reduction=reduction)
                 self.check("poisson_nll_loss", var, y, False, full=full, eps=0.01, reduction=reduction)
+        p = qn.tensor([0.0, 1e-42, 2e-39, 1e-38, 1e-30, 1.0])
+        self.check("binary_cross_entropy", np.asarray(p), np.ones(6, "float32"), reduction="none")
+        for y in (0.0, 0.5, 1.0):
+            g = qn.grad(lambda p: F.binary_cross_entropy(p, qn.full_like(p, y), reduction="sum"))(p)
+            self.assertTrue(np.isfinite(np.asarray(g)).all(), g)
         with self.assertRaises(TypeError):
             F.mse_loss(qn.tensor(x), qn.tensor(y), "sum")
         with self.assertRaisesRegex(TypeError, "1 arguments by place"):

@@ -640,7 +640,7 @@ X(TENSOR, batch_norm, (qn_tensor *x, qn_tensor *mean, qn_tensor *variance, qn_te
 X(STATUS, batch_norm_training, (qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, double eps, qn_tensor **out), -, 0, 0,
   "batch_norm by x's own mean and variance over all axes but 1; into out[3] the result, the "
   "mean, and the variance without bias, with which running statistics go on: qn_lerp(running, "
-  "out[1], momentum)")
+  "out[1], momentum); QN_ESHAPE for one value in each channel")
 X(TENSOR, rope, (qn_tensor *x, qn_tensor *positions, double base, bool interleaved), -, 0, 0,
   "rotary positions (Su et al. 2021): of x [.., T, D] pair i turned by position * base^(-2i/D), "
   "positions [.., T]; the pair is [i, i + D/2], or interleaved [2i, 2i + 1]")

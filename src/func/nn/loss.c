@@ -146,8 +146,11 @@ qn_tensor *qn_kl_div(qn_tensor *log_p, qn_tensor *target, bool log_target, qn_re
 }
 
 /* Logarithms are no less than -100, so that a certain but wrong answer is finite: there x is 0, and
- * the logarithm is taken of 1, which has a slope. */
+ * the logarithm is taken of 1, which has a slope. Below the smallest normal number the slope, 1/x,
+ * may be beyond the largest one: there, too, it is 0. */
 static qn_tensor *bounded_log(qn_tensor *x) {
+    double least = qn_dtype_of(x) == QN_F64 ? 0x1p-1022 : 0x1p-126;
+    x = qn_where(qn_lt(x, qn_like(x, least)), qn_detach(x), x);
     qn_tensor *none = qn_eq(x, qn_like(x, 0));
     return qn_where(none, qn_like(x, -100), qn_log(qn_where(none, qn_like(x, 1), x)));
 }

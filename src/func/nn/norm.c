@@ -104,6 +104,13 @@ static bool channels_fit(const qn_tensor *x, const qn_tensor *gamma, const qn_te
     return channel_takes(x, "gamma", gamma) && channel_takes(x, "beta", beta);
 }
 
+/* One value has no variance without bias, and its standardized value is 0 whatever it is. */
+static bool channels_vary(const qn_tensor *x) {
+    if (func_count(x, ((1u << func_rank(x)) - 1) & ~2u) != 1) return true;
+    tensor_unfit("x", x, NULL, NULL, "more than one value for each channel is wanted when training");
+    return false;
+}
+
 qn_tensor *qn_instance_norm(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, double eps) {
     func_frame f = func_on("instance_norm", ARG(x), OPTIONAL(gamma), OPTIONAL(beta));
     if (!channels_fit(x, gamma, beta)) return func_end(f, NULL);
@@ -150,7 +157,7 @@ qn_code qn_batch_norm_training(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, 
     for (; made < 3; made++) {
         qn_tensor *t = x;
         func_frame f = func_on("batch_norm_training", ARG(t), OPTIONAL(gamma), OPTIONAL(beta));
-        bool fits = channels_fit(t, gamma, beta);
+        bool fits = channels_fit(t, gamma, beta) && channels_vary(t);
         func_floats(&f, 1, &t);
         out[made] = func_end(f, fits ? batch_norm_part(t, gamma, beta, eps, made) : NULL);
         if (!out[made]) break;
