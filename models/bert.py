@@ -82,3 +82,13 @@ class Bert(nn.Module):
         for layer in self.encoder.layer:
             x = layer(x, seen)
         return x, self.pooler.dense(x[:, 0]).tanh()
+
+    def load_state_dict(self, state_dict, strict=True):
+        """Also by the names of models that have a BertModel as `bert`, and by older ones of norms."""
+        if any(name.startswith("bert.") for name in state_dict):
+            state_dict = {name.removeprefix("bert."): x for name, x in state_dict.items()}
+        for old, new in (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")):
+            state_dict = {name.replace(old, new): x for name, x in state_dict.items()}
+        if state_dict and not state_dict.keys() & self.state_dict().keys():
+            raise RuntimeError(f"Bert: no name of a state fits: {', '.join(list(state_dict)[:4])} ..")
+        return super().load_state_dict(state_dict, strict)

@@ -15,7 +15,7 @@ class Conv1D(nn.Module):
 
     def __init__(self, into, out):
         super().__init__()
-        self.weight = nn.Parameter(quern.randn(quern.key(into + out), (into, out)) * 0.02)
+        self.weight = nn.init.normal_(nn.Parameter(quern.zeros((into, out))), std=0.02)
         self.bias = nn.Parameter(quern.zeros(out))
 
     def forward(self, x):
@@ -86,3 +86,12 @@ class GPT2(nn.Module):
 
     def forward(self, ids):
         return self.lm_head(self.transformer(ids))
+
+    def load_state_dict(self, state_dict, strict=True):
+        """Also by the names of GPT2Model, the files of which have no `transformer.` before them."""
+        if not any(name.startswith("transformer.") for name in state_dict):
+            state_dict = {name if name.startswith("lm_head.") else f"transformer.{name}": x
+                          for name, x in state_dict.items()}
+        if state_dict and not state_dict.keys() & self.state_dict().keys():
+            raise RuntimeError(f"GPT2: no name of a state fits: {', '.join(list(state_dict)[:4])} ..")
+        return super().load_state_dict(state_dict, strict)

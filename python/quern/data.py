@@ -149,6 +149,14 @@ def native_of(dataset: Any) -> Any:
     return getattr(dataset, "native", None)
 
 
+def combined(make: Callable[..., Any], *args: Any) -> Any:
+    """The library's dataset of those of others; None where it has none of such: items are Python's then."""
+    try:
+        return make(*args)
+    except ValueError:
+        return None
+
+
 class Subset(Dataset):
     """The samples of these numbers."""
 
@@ -173,7 +181,7 @@ class ConcatDataset(Dataset):
         if not self.datasets:
             raise ValueError("ConcatDataset: no datasets")
         natives = [native_of(d) for d in self.datasets]
-        self.native = None if None in natives else _core.data_combine("concat", natives)
+        self.native = None if None in natives else combined(_core.data_combine, "concat", natives)
 
     def __len__(self) -> int:
         return sum(map(len, self.datasets))
@@ -196,7 +204,7 @@ class StackDataset(Dataset):
             raise ValueError(f"StackDataset: of lengths {[len(d) for d in datasets]}, and they must be equal")
         self.datasets = datasets
         natives = [native_of(d) for d in datasets]
-        self.native = None if None in natives else _core.data_combine("zip", natives)
+        self.native = None if None in natives else combined(_core.data_combine, "zip", natives)
 
     def __len__(self) -> int:
         return len(self.datasets[0])
@@ -210,7 +218,7 @@ def random_split(dataset: Any, lengths: Sequence[float], seed: int = 0) -> list[
     """The dataset in parts, apart from each other and drawn at random by the seed: their lengths, or parts of 1."""
     n = len(dataset)
     counts = [int(x) for x in lengths]
-    if abs(sum(lengths) - 1) < 1e-9 and any(x < 1 for x in lengths):
+    if abs(sum(lengths) - 1) < 1e-9:
         counts = [int(n * x) for x in lengths]
         for k in range(n - sum(counts)):
             counts[k % len(counts)] += 1
@@ -360,7 +368,7 @@ class DataLoader:
                 while asked < self._batches and len(ahead) < self.num_workers * self.prefetch_factor:
                     ahead.append(threads.submit(self._gather, epoch, asked))
                     asked += 1
-                batch = ahead.popleft().result()
+                batch = ahead.popleft().result() if turn == self._turn else None
                 self._give(turn)
                 yield batch
         finally:

@@ -53,8 +53,9 @@ static PyObject *plot_to(PyObject *self, PyObject *args) {
     o.log = log;
     core_enter();
     qn_ctx *qn = core_ctx();
+    Py_ssize_t n = PyList_Size(list); /* numbers of Python may change the list */
     double *v = qn ? numbers_of(list) : NULL;
-    bool done = v && qn_plot(qn, PyList_Size(list), v, PyBytes_AsString(path), &o) == QN_OK;
+    bool done = v && qn_plot(qn, n, v, PyBytes_AsString(path), &o) == QN_OK;
     if (v && !done) raise_of(qn);
     PyMem_Free(v);
     Py_DECREF(path);

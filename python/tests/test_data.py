@@ -96,6 +96,12 @@ class Loaders(unittest.TestCase):
             next(new)
             with self.assertRaisesRegex(RuntimeError, "another iteration"):
                 next(old)
+            old = iter(loader)
+            for _ in range(500):
+                next(old)
+            loader.set_epoch(0)
+            with self.assertRaisesRegex(RuntimeError, "its place was changed"):
+                next(old)
             del old, new, loader, batch
             gc.collect()
         self.assertEqual(threading.active_count(), before)
@@ -189,6 +195,11 @@ class Datasets(unittest.TestCase):
         for bad in (lambda: a[10], lambda: Subset(a, [10]), lambda: both[-16]):
             self.assertRaises(IndexError, bad)
         self.assertRaises(ValueError, random_split, a, [3, 4])
+        self.assertEqual([len(p) for p in random_split(a, [1.0])], [10])
+        self.assertEqual([len(p) for p in random_split(Subset(a, [3]), [1])], [1])
+        mixed = a + TensorDataset(qn.zeros((2, 3)))
+        self.assertEqual((len(mixed), mixed[9][0].item(), mixed[11][0].tolist()), (12, 9, [0, 0, 0]))
+        self.assertEqual([b[0].shape for b in DataLoader(mixed)][8:], [(1,), (1,), (1, 3), (1, 3)])
         with self.assertRaisesRegex(ValueError, "tensor 1 has 5 rows, and 0 has 10"):
             TensorDataset(qn.arange(10), qn.arange(5))
 

@@ -32,6 +32,36 @@ def randomised(model):
     return model.eval()
 
 
+class States(unittest.TestCase):
+    def check(self, made, other, value):
+        """Names with and without what stands before them; `other` is one as another file has it."""
+        ours = made()
+        self.assertNotIn(other, ours.state_dict())
+        ours.load_state_dict({other: qn.full(value.shape, 3.0)}, strict=False)
+        self.assertEqual(value.max().item(), 3.0)
+        with self.assertRaisesRegex(RuntimeError, "no name of a state fits: .*nothing"):
+            ours.load_state_dict({"nothing": qn.zeros(3)}, strict=False)
+
+    def test_names_of_other_heads(self):
+        import bert
+        import gpt2
+        ours = gpt2.GPT2(11, 8, 1, 2, 4)
+        self.check(lambda: ours, "h.0.ln_1.weight", ours.transformer.h[0].ln_1.weight)
+        ours = bert.Bert(11, 4, 1, 2, 8, 8)
+        self.check(lambda: ours, "bert.pooler.dense.bias", ours.pooler.dense.bias)
+        self.check(lambda: ours, "bert.embeddings.LayerNorm.gamma", ours.embeddings.LayerNorm.weight)
+
+    def test_first_values_follow_the_seed(self):
+        import gpt2
+        values = []
+        for seed in (1, 1, 2):
+            qn.nn.manual_seed(seed)
+            h = gpt2.GPT2(11, 8, 1, 2, 4).transformer.h[0]
+            values.append((h.mlp.c_fc.weight.tolist(), h.mlp.c_proj.weight.reshape(-1).tolist()))
+        self.assertEqual(values[0], values[1])
+        self.assertNotEqual(values[0][1], values[2][1])
+
+
 class Beside(unittest.TestCase):
     def near(self, ours, theirs):
         a, b = np.asarray(ours.detach()), theirs.detach().numpy()

@@ -268,6 +268,23 @@ class Training(unittest.TestCase):
         self.assertIsNot(net.layers[0].linear1.weight, net.layers[1].linear1.weight)
         self.assertIn("layers.1.self_attn.out_proj.weight", net.state_dict())
         self.assertEqual(net(qn.zeros((2, 3, 6))).shape, (2, 3, 6))
+        with self.assertRaises(TypeError):
+            nn.TransformerEncoder(net.layers[0], 2, enable_nested_tensors=False)
+
+    def test_transformers_begin_and_are_asked_for_as_pytorchs(self):
+        nn.manual_seed(0)
+        net = nn.Transformer(4, 2, 2, 1, 8, activation=F.gelu)
+        for layers in (net.encoder.layers, net.decoder.layers):
+            self.assertEqual(layers[0].activation, "gelu")
+        a, b = (layer.linear1.weight for layer in net.encoder.layers)
+        self.assertNotEqual(a.tolist(), b.tolist())
+        self.assertLessEqual(abs(a).max().item(), (6 / 12) ** 0.5)
+        self.assertGreater(abs(a).max().item(), 0.5)
+        x = qn.zeros((3, 1, 4))
+        self.assertEqual(net(x, x).shape, (3, 1, 4))
+        nn.TransformerEncoderLayer(4, 2, 8, activation=F.relu)
+        with self.assertRaisesRegex(ValueError, "tanh"):
+            nn.TransformerEncoderLayer(4, 2, 8, activation=F.tanh)
 
 
 class Graphs(unittest.TestCase):

@@ -186,7 +186,7 @@ def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor |
 
 
 def dropout_function(kind):
-    def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Any:
+    def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
         return of_kind(kind, (input,), (), training, p > 0, p=p)[0][0]
     return dropout
 

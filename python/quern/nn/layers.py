@@ -194,14 +194,24 @@ class Attention(Layer):
         return (out, weights) if cache is None else (out, weights, tuple(kv))
 
 
-class Encoder(Layer):
+class Activated(Layer):
+    """Its activation is a word, or the function of that name: functional's or PyTorch's."""
+
+    def bound(self, args, keywords):
+        given = super().bound(args, keywords)
+        if callable(given["activation"]):
+            given["activation"] = getattr(given["activation"], "__name__", repr(given["activation"]))
+        return given
+
+
+class Encoder(Activated):
     def forward(self, src: Tensor, src_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
                 is_causal: bool = False) -> Any:
         return self.called(src, src_mask, src_key_padding_mask,
                            said=(("is_causal", is_causal and src_mask is None),))[0]
 
 
-class Decoder(Layer):
+class Decoder(Activated):
     def forward(self, tgt: Tensor, memory: Tensor, tgt_mask: Tensor | None = None, memory_mask: Tensor | None = None,
                 tgt_key_padding_mask: Tensor | None = None, memory_key_padding_mask: Tensor | None = None,
                 tgt_is_causal: bool = False, memory_is_causal: bool = False) -> Any:

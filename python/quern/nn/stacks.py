@@ -3,7 +3,7 @@
 from typing import Any
 
 from .._core import Tensor
-from . import functional
+from . import functional, init
 from .layers import KINDS
 from .module import Module, ModuleList, Parameter, replaced
 
@@ -19,9 +19,11 @@ def copied(module):
 
 
 class TransformerEncoder(Module):
-    """num_layers copies of a TransformerEncoderLayer, one after the other, then `norm`."""
+    """num_layers copies of a TransformerEncoderLayer, one after the other, then `norm`. enable_nested_tensor and
+    mask_check are about PyTorch's own ways to compute it, and change nothing."""
 
-    def __init__(self, encoder_layer: Module, num_layers: int, norm: Module | None = None, **_: Any) -> None:
+    def __init__(self, encoder_layer: Module, num_layers: int, norm: Module | None = None,
+                 enable_nested_tensor: bool = True, mask_check: bool = True) -> None:
         super().__init__()
         self.layers = ModuleList(copied(encoder_layer) for _ in range(num_layers))
         self.num_layers, self.norm = num_layers, norm
@@ -51,17 +53,23 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """An encoder and a decoder (Vaswani et al. 2017)."""
+    """An encoder and a decoder (Vaswani et al. 2017), or those that are given. Matrices begin as xavier_uniform_'s."""
 
     def __init__(self, d_model: int = 512, nhead: int = 8, num_encoder_layers: int = 6, num_decoder_layers: int = 6,
-                 dim_feedforward: int = 2048, dropout: float = 0.1, activation: str = "relu",
+                 dim_feedforward: int = 2048, dropout: float = 0.1, activation: Any = "relu",
+                 custom_encoder: Module | None = None, custom_decoder: Module | None = None,
                  layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False,
                  bias: bool = True) -> None:
         super().__init__()
         given = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
         norms = [KINDS["LayerNorm"](d_model, layer_norm_eps, bias=bias) for _ in range(2)]
-        self.encoder = TransformerEncoder(KINDS["TransformerEncoderLayer"](*given), num_encoder_layers, norms[0])
-        self.decoder = TransformerDecoder(KINDS["TransformerDecoderLayer"](*given), num_decoder_layers, norms[1])
+        self.encoder = custom_encoder or TransformerEncoder(
+            KINDS["TransformerEncoderLayer"](*given), num_encoder_layers, norms[0])
+        self.decoder = custom_decoder or TransformerDecoder(
+            KINDS["TransformerDecoderLayer"](*given), num_decoder_layers, norms[1])
+        for p in self.parameters():
+            if p.ndim > 1:
+                init.xavier_uniform_(p)
 
     def forward(self, src: Tensor, tgt: Tensor, src_mask: Tensor | None = None, tgt_mask: Tensor | None = None,
                 memory_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,

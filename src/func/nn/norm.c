@@ -107,7 +107,8 @@ static bool channels_fit(const qn_tensor *x, const qn_tensor *gamma, const qn_te
 /* One value has no variance without bias, and its standardized value is 0 whatever it is. */
 static bool channels_vary(const qn_tensor *x) {
     if (func_count(x, ((1u << func_rank(x)) - 1) & ~2u) != 1) return true;
-    tensor_unfit("x", x, NULL, NULL, "more than one value for each channel is wanted when training");
+    tensor_unfit("x", x, NULL, NULL,
+                 "more than one value for each channel is wanted when training");
     return false;
 }
 
