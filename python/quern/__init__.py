@@ -13,7 +13,7 @@ from .files import load as load, open_file as open_file, save as save
 from .jit import jit as jit
 from .kernels import kernel as kernel
 from .loops import cond as cond, fori_loop as fori_loop, scan as scan, vmap as vmap, while_loop as while_loop
-from .view import curve as curve, plot as plot, progress as progress, span as span, view_html as view_html
+from .pages import curve as curve, plot as plot, progress as progress, span as span, view_html as view_html
 
 
 

@@ -82,7 +82,7 @@ def _repr_html_(self):
 
 def view_html(self, path):
     """Write a page of HTML about how the value is computed."""
-    from .view import view_html as write
+    from .pages import view_html as write
     write(self, path)
 
 

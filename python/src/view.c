@@ -1,4 +1,4 @@
-/* view.c - pages, curves and spans of traces: what quern/view.py is made of. */
+/* view.c - pages, curves and spans of traces: what quern/pages.py is made of. */
 #include "core.h"
 
 #include "quern_view.h"

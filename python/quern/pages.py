@@ -1,4 +1,4 @@
-"""view.py - to see what a program does: a page about a tensor, curves, spans of a trace, progress."""
+"""pages.py - to see what a program does: a page about a tensor, curves, spans of a trace, progress."""
 
 import atexit
 import functools
