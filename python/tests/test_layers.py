@@ -177,7 +177,7 @@ class FunctionsBesidePyTorch(unittest.TestCase):
 
     def test_batch_norm_of_one_value_for_each_channel(self):
         for shape in ((1, 3), (1, 3, 1)):
-            with self.assertRaisesRegex(ValueError, "more than one value for each channel"):
+            with self.assertRaisesRegex(ValueError, "value for each"):
                 nn.BatchNorm1d(3)(qn.zeros(shape))
             self.assertEqual(nn.BatchNorm1d(3).eval()(qn.zeros(shape)).shape, shape)
 
