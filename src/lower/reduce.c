@@ -69,8 +69,16 @@ static void open_axes(lower *l, const graph_node *x, const at *p, at *src, sym *
     }
 }
 
-/* An integer computed from indices only, as a sym; of a condition its truth. */
-static bool place_of(lower *l, expr_id e, sym *out) {
+/* Expressions that were looked at, by expr_id: what is shared is so once. */
+typedef struct places {
+    uint8_t *known; /* 0, or */
+    sym *sym;
+} places;
+enum { NO_PLACE = 1, PLACE };
+
+static bool find_place(lower *l, places *p, expr_id e, sym *out);
+
+static bool make_place(lower *l, places *p, expr_id e, sym *out) {
     const ir_expr x = *ir_e(l->k, e);
     sym_store *s = l->k->syms;
     sym a, b;
@@ -78,7 +86,7 @@ static bool place_of(lower *l, expr_id e, sym *out) {
     if (x.kind == EXPR_CONST && !dtype_is_float(x.dtype))
         return *out = sym_const(s, scalar_from_bits((qn_dtype)x.dtype, x.bits).i), true;
     if (x.kind != EXPR_OP || x.n != 2) return false;
-    if (!place_of(l, x.arg[0], &a) || !place_of(l, x.arg[1], &b)) return false;
+    if (!find_place(l, p, x.arg[0], &a) || !find_place(l, p, x.arg[1], &b)) return false;
     bool bools = ir_e(l->k, x.arg[0])->dtype == QN_BOOL;
     switch (x.op) {
     case OP_ADD:
@@ -96,6 +104,19 @@ static bool place_of(lower *l, expr_id e, sym *out) {
     }
 }
 
+static bool find_place(lower *l, places *p, expr_id e, sym *out) {
+    if (!p->known[e]) p->known[e] = make_place(l, p, e, &p->sym[e]) ? PLACE : NO_PLACE;
+    if (p->known[e] == PLACE) *out = p->sym[e];
+    return p->known[e] == PLACE;
+}
+
+/* An integer computed from indices only, as a sym; of a condition its truth. */
+static bool place_of(lower *l, expr_id e, sym *out) {
+    arena *a = &l->k->arena;
+    places p = {arena_zeroed(a, e + 1), arena_zeroed(a, (e + 1) * sizeof *p.sym)};
+    return find_place(l, &p, e, out);
+}
+
 /* where(c, x, identity) is x, updated only where c holds: a condition on indices becomes the
  * store's mask, which the transforms can exploit. */
 static expr_id update_value(lower *l, const state *t, expr_id value, sym *valid) {
@@ -109,15 +130,25 @@ static expr_id update_value(lower *l, const state *t, expr_id value, sym *valid)
 
 /* x, perhaps a product, rounded as its node is: in an update by SUM a bare product is contracted
  * and not rounded (passes.c). */
-static expr_id rounded(lower *l, expr_id value) {
+static expr_id rounded_once(lower *l, expr_id *done, expr_id value) {
     const ir_expr x = *ir_e(l->k, value);
-    if (x.kind != EXPR_OP || !dtype_is_float(x.dtype)) return value;
-    if (x.op == OP_WHERE)
-        return ir_op3(l->k, OP_WHERE, x.arg[0], rounded(l, x.arg[1]), rounded(l, x.arg[2]));
+    if (x.kind != EXPR_OP || !dtype_is_float(x.dtype) || done[value])
+        return done[value] ? done[value] : value;
+    if (x.op == OP_WHERE) {
+        expr_id yes = rounded_once(l, done, x.arg[1]), no = rounded_once(l, done, x.arg[2]);
+        return done[value] = ir_op3(l->k, OP_WHERE, x.arg[0], yes, no);
+    }
     if (x.op != OP_MUL) return value;
     qn_dtype whole = qn_dtype_size(x.dtype) == 8 ? QN_U64 : QN_U32;
     return ir_op(l->k, OP_BITCAST, x.dtype, 1,
                  (expr_id[]){ir_op(l->k, OP_BITCAST, whole, 1, &value)});
+}
+
+static expr_id rounded(lower *l, expr_id value) {
+    const ir_expr *x = ir_e(l->k, value);
+    bool looks = x->kind == EXPR_OP && (x->op == OP_WHERE || x->op == OP_MUL);
+    if (!looks) return value;
+    return rounded_once(l, arena_zeroed(&l->k->arena, (value + 1) * sizeof(expr_id)), value);
 }
 
 /* The term of reduction x at that index of its sources, and its mask. */

@@ -17,35 +17,48 @@ typedef struct search {
     kernel *k;
     stmt_id loop;
     const bool *changed; /* by mem_id: the loop stores to it or defines it */
+    uint8_t *known;      /* by expr_id, what is known of it: each is looked at once */
 } search;
+
+enum { LOOKED_AT = 1, INVARIANT = 2, COSTLY = 4, HOLDS_TILE = 8, SEARCHED = 16 };
 
 static bool costly(const ir_expr *x) {
     return op_cost(x->op, x->dtype) > LOAD;
 }
 
-/* Is the expression loop-invariant? `cost`: does it hold something expensive, and a tile? */
-static bool invariant(const search *p, expr_id e, bool *cost, bool *tile) {
+static bool fixed_tile(const search *p, const ir_expr *x) {
+    return ir_m(p->k, x->load.mem)->scope != MEM_ARG && !p->changed[x->load.mem] && !x->load.dyn &&
+           !x->load.guard && x->load.valid == SYM_TRUE &&
+           sym_is_const(p->k->syms, x->load.index, NULL);
+}
+
+/* Is the expression loop-invariant? Does it hold something expensive, and a tile? */
+static int look_at(const search *p, expr_id e) {
+    if (p->known[e] & LOOKED_AT) return p->known[e];
     const ir_expr *x = ir_e(p->k, e);
-    if (x->kind == EXPR_CONST || x->kind == EXPR_PARAM) return true;
+    int is = INVARIANT;
     if (x->kind == EXPR_LOAD) {
-        *tile = true;
-        return ir_m(p->k, x->load.mem)->scope != MEM_ARG && !p->changed[x->load.mem] &&
-               !x->load.dyn && !x->load.guard && x->load.valid == SYM_TRUE &&
-               sym_is_const(p->k->syms, x->load.index, NULL);
+        is = fixed_tile(p, x) ? INVARIANT | HOLDS_TILE : 0;
+    } else if (x->kind == EXPR_OP) {
+        is |= costly(x) ? COSTLY : 0;
+        for (int i = 0; i < x->n && is & INVARIANT; i++) {
+            int part = look_at(p, x->arg[i]);
+            is = part & INVARIANT ? is | (part & (COSTLY | HOLDS_TILE)) : 0;
+        }
+    } else if (x->kind != EXPR_CONST && x->kind != EXPR_PARAM) {
+        is = 0;
     }
-    if (x->kind != EXPR_OP) return false;
-    *cost |= costly(x);
-    for (int i = 0; i < x->n; i++)
-        if (!invariant(p, x->arg[i], cost, tile)) return false;
-    return true;
+    return p->known[e] |= (uint8_t)(LOOKED_AT | is);
 }
 
 /* The first invariant, expensive subexpression of e, as large as possible; 0: none. */
 static expr_id find(const search *p, expr_id e) {
-    bool cost = false, tile = false;
+    const int wanted = COSTLY | HOLDS_TILE;
     const ir_expr *x = ir_e(p->k, e);
-    if (!e || x->kind != EXPR_OP) return 0;
-    if (invariant(p, e, &cost, &tile)) return cost && tile ? e : 0;
+    if (!e || x->kind != EXPR_OP || p->known[e] & SEARCHED) return 0;
+    p->known[e] |= SEARCHED;
+    int is = look_at(p, e);
+    if (is & INVARIANT) return (is & wanted) == wanted ? e : 0;
     for (int i = 0; i < x->n; i++) {
         expr_id found = find(p, x->arg[i]);
         if (found) return found;
@@ -53,7 +66,8 @@ static expr_id find(const search *p, expr_id e) {
     return 0;
 }
 
-static expr_id find_in(const search *p) {
+static expr_id find_in(search *p) {
+    p->known = arena_zeroed(&p->k->arena, p->k->exprs);
     for (stmt_id s = p->loop; s; s = ir_next(p->k, s, p->loop)) {
         const ir_stmt *t = ir_s(p->k, s);
         for (int i = 0; t->kind == STMT_STORE && i < t->n; i++) {
@@ -76,7 +90,7 @@ bool transform_hoist(kernel *k, stmt_id loop, str *why) {
         if (t->kind == STMT_DEF) changed[t->def.mem] = true;
         for (int i = 0; t->kind == STMT_STORE && i < t->n; i++) changed[t->store.mem[i]] = true;
     }
-    search p = {k, loop, changed};
+    search p = {.k = k, .loop = loop, .changed = changed};
     int n = 0;
     for (expr_id e; n < MOST_AHEAD && (e = find_in(&p)); n++) {
         mem_id m = ir_tile(k, MEM_LOCAL, (qn_dtype)ir_e(k, e)->dtype, SYM_ONE);

@@ -45,8 +45,13 @@ typedef struct online {
     bool *waits;           /* of those: is stored at the end of an iteration, loaded in the next */
     bool *summed;          /* of those: is updated by sums only, and lives through j */
     mem_id was, ref;
+    uint8_t *known; /* by expr_id, in one walk: what is shared is looked at once */
     str *why;
 } online;
+
+static void forget(online *p) {
+    p->known = arena_zeroed(&p->k->arena, p->k->exprs);
+}
 
 typedef enum degree { DEGREE_FREE, DEGREE_ZERO, DEGREE_LINEAR, DEGREE_OTHER } degree;
 
@@ -85,14 +90,21 @@ static expr_id weight_of(const online *p, expr_id e, expr_id difference) {
     return number ? ir_op2(p->k, OP_MUL, rest, x.arg[1]) : ir_op2(p->k, OP_MUL, x.arg[0], rest);
 }
 
-static expr_id first_load(const kernel *k, expr_id e) {
+/* seen: by expr_id, what had none. */
+static expr_id first_load_in(const kernel *k, expr_id e, uint8_t *seen) {
     ir_expr x;
     memcpy(&x, ir_e(k, e), sizeof x);
     expr_id *arg[3], found = 0;
     if (x.kind == EXPR_LOAD) return e;
+    if (seen[e]) return 0;
+    seen[e] = 1;
     int n = ir_expr_args(&x, arg);
-    for (int i = 0; i < n && !found; i++) found = first_load(k, *arg[i]);
+    for (int i = 0; i < n && !found; i++) found = first_load_in(k, *arg[i], seen);
     return found;
+}
+
+static expr_id first_load(kernel *k, expr_id e) {
+    return first_load_in(k, e, arena_zeroed(&k->arena, e + 1));
 }
 
 /* The loops around a statement out to `top`, and an index there. */
@@ -273,7 +285,9 @@ static bool reads_sums(const online *p, expr_id e) {
     return false;
 }
 
-static degree degree_of(const online *p, expr_id e) {
+static degree degree_of(const online *p, expr_id e);
+
+static degree look_at(const online *p, expr_id e) {
     const ir_expr *x = ir_e(p->k, e);
     if (!reads_sums(p, e))
         return x->kind == EXPR_CONST && e == ir_const_f(p->k, (qn_dtype)x->dtype, 0) ? DEGREE_ZERO
@@ -320,6 +334,12 @@ static degree degree_of(const online *p, expr_id e) {
     return fits ? DEGREE_LINEAR : DEGREE_OTHER;
 }
 
+/* Behind a forget(). */
+static degree degree_of(const online *p, expr_id e) {
+    if (!p->known[e]) p->known[e] = (uint8_t)(look_at(p, e) + 1);
+    return (degree)(p->known[e] - 1);
+}
+
 /* The next statement of j that does not run in the last iteration only. */
 static stmt_id next_of(const online *p, stmt_id s) {
     kernel *k = p->k;
@@ -343,6 +363,8 @@ static void find_weight(online *p, expr_id e) {
     ir_expr x;
     memcpy(&x, ir_e(p->k, e), sizeof x);
     expr_id *arg[3];
+    if (p->known[e]) return;
+    p->known[e] = 1;
     if (!p->weight && difference_of(p, e)) p->weight = e;
     int n = ir_expr_args(&x, arg);
     for (int i = 0; i < n && !p->weight; i++) find_weight(p, *arg[i]);
@@ -357,6 +379,7 @@ static void spread(online *p) {
             for (int i = 0; x.kind == STMT_STORE && i < x.n; i++) {
                 if (p->linear[x.store.mem[i]] || !reads_sums(p, x.store.value[i])) continue;
                 more = p->linear[x.store.mem[i]] = true;
+                forget(p);
                 find_weight(p, x.store.value[i]);
             }
         }
@@ -369,7 +392,8 @@ static bool same_rows(online *p, stmt_id at, sym element, expr_id e) {
     ir_expr x;
     expr_id *arg[3], difference = difference_of(p, e);
     memcpy(&x, ir_e(k, e), sizeof x);
-    if (!reads_sums(p, e)) return true;
+    if (p->known[e] || !reads_sums(p, e)) return true;
+    p->known[e] = 1;
     sym row = sym_mod(k->syms, element, p->rows);
     if (difference) {
         renaming r;
@@ -390,9 +414,11 @@ static bool store_is_linear(online *p, stmt_id s) {
     for (int i = 0; i < x.n; i++) any |= p->linear[x.store.mem[i]];
     if (!any) return true;
     if (x.n != 1 || x.store.dyn || (x.monoid != MONOID_SET && x.monoid != MONOID_SUM)) return false;
+    forget(p);
     degree d = degree_of(p, x.store.value[0]);
-    return d == DEGREE_ZERO ||
-           (d == DEGREE_LINEAR && same_rows(p, s, x.store.index, x.store.value[0]));
+    if (d != DEGREE_LINEAR) return d == DEGREE_ZERO;
+    forget(p);
+    return same_rows(p, s, x.store.index, x.store.value[0]);
 }
 
 static bool starts_at_zero(const online *p, stmt_id def) {

@@ -15,7 +15,9 @@
 
 typedef struct padding {
     sym var, inside; /* inside: the truth of i < e */
+    uint8_t *known;  /* by expr_id: 0, or */
 } padding;
+enum { STAYS = 1, VANISHES = 2 };
 
 static sym narrowed(kernel *k, const padding *p, sym valid) {
     return sym_and(k->syms, valid, p->inside);
@@ -45,12 +47,16 @@ static bool *inner_tiles(kernel *k, stmt_id loop) {
 
 /* Is the value 0 in the added iterations: an invalid load, or a conversion of one? */
 static bool vanishes(kernel *k, const padding *p, expr_id id) {
+    if (p->known[id]) return p->known[id] == VANISHES;
     const ir_expr *e = ir_e(k, id);
-    if (e->kind == EXPR_OP && e->op == OP_CAST) return vanishes(k, p, e->arg[0]);
-    if (e->kind == EXPR_OP && e->op == OP_MUL)
-        return vanishes(k, p, e->arg[0]) && vanishes(k, p, e->arg[1]);
-    return e->kind == EXPR_LOAD &&
-           (sym_uses(k->syms, e->load.index, p->var) || sym_uses(k->syms, e->load.valid, p->var));
+    bool yes = e->kind == EXPR_LOAD && (sym_uses(k->syms, e->load.index, p->var) ||
+                                        sym_uses(k->syms, e->load.valid, p->var));
+    if (e->kind == EXPR_OP && (e->op == OP_CAST || e->op == OP_MUL)) {
+        yes = vanishes(k, p, e->arg[0]);
+        if (e->op == OP_MUL) yes = yes && vanishes(k, p, e->arg[1]);
+    }
+    p->known[id] = yes ? VANISHES : STAYS;
+    return yes;
 }
 
 /* The tile's sum starts from 0 and is never -0, so adding 0 leaves it as it is. */
@@ -89,7 +95,7 @@ bool transform_pad(kernel *k, stmt_id loop, int64_t multiple, str *why) {
     ir_s(k, loop)->l.var = var;
     ir_s(k, loop)->l.extent = extent;
     ir_subst(k, loop, 1, &l.l.var, &var);
-    padding p = {var, sym_lt(s, var, l.l.extent)};
+    padding p = {var, sym_lt(s, var, l.l.extent), arena_zeroed(&k->arena, k->exprs)};
     pad_stores(k, loop, &p);
     ir_rewrite(k, loop, pad_rewriter, &p);
     return true;

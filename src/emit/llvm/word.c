@@ -30,9 +30,16 @@ static bool fits_words(const word *w, int dtype) {
     return dtype != QN_BOOL && (int)qn_dtype_size((qn_dtype)dtype) * w->parts == 4;
 }
 
-/* Can the value be computed by words, without taking them apart? */
-static bool whole(const word *w, expr_id id) {
-    const ir_expr *e = ir_e(w->s->k, id);
+/* What is shared is looked at once and computed once. */
+typedef struct words {
+    uint8_t *known; /* by expr_id: 0, or */
+    val *value;     /* by expr_id, where it is made: `known` is MADE */
+} words;
+enum { NOT_WHOLE = 1, WHOLE, MADE };
+
+static bool whole(const word *w, words *p, expr_id id);
+
+static bool is_whole(const word *w, words *p, const ir_expr *e) {
     if (!fits_words(w, e->dtype)) return false;
     if (e->kind == EXPR_CONST) return true;
     if (e->kind == EXPR_LOAD)
@@ -43,14 +50,20 @@ static bool whole(const word *w, expr_id id) {
     switch (e->op) {
     case OP_BITCAST:
     case OP_NOT:
-        return whole(w, e->arg[0]);
+        return whole(w, p, e->arg[0]);
     case OP_XOR:
     case OP_AND:
     case OP_OR:
-        return whole(w, e->arg[0]) && whole(w, e->arg[1]);
+        return whole(w, p, e->arg[0]) && whole(w, p, e->arg[1]);
     default:
         return false;
     }
+}
+
+/* Can the value be computed by words, without taking them apart? */
+static bool whole(const word *w, words *p, expr_id id) {
+    if (!p->known[id]) p->known[id] = is_whole(w, p, ir_e(w->s->k, id)) ? WHOLE : NOT_WHOLE;
+    return p->known[id] != NOT_WHOLE;
 }
 
 static val repeated(const word *w, const ir_expr *e) {
@@ -60,15 +73,23 @@ static val repeated(const word *w, const ir_expr *e) {
     return llvm_int(w->s, w->s->t_i32, (int32_t)(uint32_t)all);
 }
 
-static val whole_value(const word *w, expr_id id) {
+static val whole_value(const word *w, words *p, expr_id id);
+
+static val make_whole(const word *w, words *p, expr_id id) {
     ir_expr e = *ir_e(w->s->k, id);
     if (e.kind == EXPR_CONST) return repeated(w, &e);
     if (e.kind == EXPR_LOAD) return llvm_load_words(w->s, id);
-    val x = whole_value(w, e.arg[0]);
+    val x = whole_value(w, p, e.arg[0]);
     if (e.op == OP_BITCAST) return x;
     if (e.op == OP_NOT) return llvm_binary(w->s, LL_XOR, x, llvm_int_like(w->s, x, -1));
     int opcode = e.op == OP_XOR ? LL_XOR : e.op == OP_AND ? LL_AND : LL_OR;
-    return llvm_binary(w->s, opcode, x, whole_value(w, e.arg[1]));
+    return llvm_binary(w->s, opcode, x, whole_value(w, p, e.arg[1]));
+}
+
+static val whole_value(const word *w, words *p, expr_id id) {
+    if (p->known[id] != MADE) p->value[id] = make_whole(w, p, id);
+    p->known[id] = MADE;
+    return p->value[id];
 }
 
 /* Part by part: the i-th shifted to its place. */
@@ -92,7 +113,9 @@ static val assembled(const word *w, expr_id id) {
 }
 
 static val words_of(const word *w, expr_id id) {
-    return whole(w, id) ? whole_value(w, id) : assembled(w, id);
+    arena *a = &w->s->k->arena;
+    words p = {arena_zeroed(a, id + 1), arena_alloc(a, (id + 1) * sizeof *p.value)};
+    return whole(w, &p, id) ? whole_value(w, &p, id) : assembled(w, id);
 }
 
 /* ---- dot instructions ------------------------------------------------------------------------ */
