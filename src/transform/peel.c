@@ -9,6 +9,10 @@
  * last. Conditions of any other shape stay masked in both parts. The copy's loops get fresh names
  * (i_1) and its tiles fresh memories.
  *
+ * Where conditions are cut off at offsets that a launch gives, how many iterations are full is
+ * the least of all of these, and each mask in the rest is compared with each: beyond a few there is
+ * little left to be full, and the loop stays whole.
+ *
  * Always legal: the order of iterations does not change. */
 #include "transform/transform.h"
 
@@ -18,7 +22,9 @@ typedef struct peeling {
     sym var, full; /* iterations before the conditions that fall with var begin to fail */
     sym late;      /* iterations before those that rise with it hold */
     bool falls, rises;
+    int unknown; /* cuts that are known at launch only */
 } peeling;
+enum { MOST_UNKNOWN = 4 };
 
 /* The iterations in which condition >= 0: the first ones, or the last. */
 static void first_trips(peeling *p, sym condition) {
@@ -27,15 +33,18 @@ static void first_trips(peeling *p, sym condition) {
     sym rest;
     if (!sym_split(s, condition, p->var, &c, &rest) || c == 0 || c == INT64_MIN) return;
     if (c > 0) {
-        sym start = sym_sub(s, sym_const(s, c - 1), rest);
-        p->late = sym_max(s, p->late, sym_div(s, start, sym_const(s, c)));
+        sym start = sym_sub(s, sym_const(s, c - 1), rest), was = p->late;
+        p->late = sym_max(s, was, sym_div(s, start, sym_const(s, c)));
+        p->unknown += p->late != was && !sym_is_const(s, p->late, NULL);
         p->rises = true;
         return;
     }
     sym count = sym_div(s, sym_add(s, rest, sym_const(s, -c)), sym_const(s, -c));
     if (!ir_prove(p->k, ir_s(p->k, p->loop)->parent, count, 0, NULL))
         count = sym_max(s, count, SYM_ZERO);
-    p->full = sym_min(s, p->full, count);
+    sym was = p->full;
+    p->full = sym_min(s, was, count);
+    p->unknown += p->full != was && !sym_is_const(s, p->full, NULL);
     p->falls = true;
 }
 
@@ -62,7 +71,7 @@ static void find_full(peeling *p) {
     for (uint32_t i = 0; i < n; i++) {
         sym fact[IR_FACTS], worst;
         int facts = ir_facts(k, t[i].valid, fact);
-        for (int f = 0; f < facts; f++)
+        for (int f = 0; f < facts && p->unknown <= MOST_UNKNOWN; f++)
             if (sym_uses(k->syms, fact[f], p->var) &&
                 ir_extreme(k, t[i].at, p->loop, fact[f], false, &worst))
                 first_trips(p, worst);
@@ -88,8 +97,10 @@ bool transform_peel(kernel *k, stmt_id loop, str *why) {
         if (ir_s(k, p)->loop == LOOP_VEC)
             return ir_refuse(why, "lanes of a vector loop would differ in trips");
     if (is_rest(k, l.l.extent)) return ir_refuse(why, "the loop is what a peeling left");
-    peeling p = {k, loop, l.l.var, l.l.extent, SYM_ZERO, false, false};
+    peeling p = {.k = k, .loop = loop, .var = l.l.var, .full = l.l.extent, .late = SYM_ZERO};
     find_full(&p);
+    if (p.unknown > MOST_UNKNOWN)
+        return ir_refuse(why, "the loop is cut short at %d places that are not known", p.unknown);
     if (!p.falls && p.rises) p.full = sym_min(s, p.late, l.l.extent);
     if ((!p.falls && !p.rises) || p.full == l.l.extent)
         return ir_refuse(why, "nothing in the loop is cut short");

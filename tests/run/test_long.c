@@ -146,8 +146,31 @@ static void a_training_step_of_an_lstm_compiles_few_kernels(void) {
     CHECK(few <= 40 && many <= 40);
 }
 
+enum { PLACE_ROWS = 4, PLACE_COLUMNS = 64, PLACES = 250 };
+
+/* Column i of the data goes over column 7 i of what was written before, around the end: offsets
+ * that differ, given at launch, so that each place is compared with those over it. */
+static void places_are_written_one_over_another_in_linear_time(void) {
+    qn_ctx *qn = open_cpu();
+    enum { COUNT = PLACE_ROWS * PLACE_COLUMNS };
+    float data[COUNT], want[COUNT], got[COUNT];
+    for (int i = 0; i < COUNT; i++) want[i] = data[i] = (float)i;
+    qn_tensor *x = qn_from(qn, QN_F32, 2, (int64_t[]){PLACE_ROWS, PLACE_COLUMNS}, data), *y = x;
+    for (int i = 0; i < PLACES; i++) {
+        int from = i % PLACE_COLUMNS, to = i * 7 % PLACE_COLUMNS;
+        y = qn_update_slice(y, qn_slice(x, 1, from, from + 1, 1), (int64_t[]){0, to});
+        for (int r = 0; r < PLACE_ROWS; r++)
+            want[r * PLACE_COLUMNS + to] = data[r * PLACE_COLUMNS + from];
+    }
+    CHECK_INT(qn_read(y, got, sizeof got), QN_OK);
+    CHECK(!memcmp(got, want, sizeof got));
+    CHECK(stats_of(qn).compiles <= 8);
+    qn_close(qn);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
+    RUN(places_are_written_one_over_another_in_linear_time);
     RUN(long_chains_are_cut_into_equal_kernels);
     RUN(recurrences_are_planned_in_linear_time);
     RUN(a_training_step_of_an_lstm_compiles_few_kernels);
