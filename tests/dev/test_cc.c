@@ -163,8 +163,27 @@ static void a_request_that_fails_leaves_what_was_compiled(void) {
     close_script();
 }
 
+/* A power of integers is a chain of products of a value by itself, of which gcc made a tree. */
+static void integer_powers_take_little_memory(void) {
+    if (!open_script("ulimit -v 1500000", 1)) return;
+    setenv("QN_CPU", "cc", 1);
+    setenv("QN_CC", script, 1);
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 1));
+    unsetenv("QN_CPU");
+    unsetenv("QN_CC");
+    int64_t got[7];
+    qn_tensor *x = qn_from(qn, QN_F32, 1, (int64_t[]){2}, (float[]){2, 1});
+    qn_tensor *i = qn_argmin(x, 0, true);
+    CHECK_INT(qn_read(qn_expand(qn_pow(i, i), 1, (int64_t[]){7}), got, sizeof got), QN_OK);
+    CHECK_INT(got[6], 1);
+    if (qn_error_code(qn)) FAIL("%s", qn_error(qn));
+    qn_close(qn);
+    close_script();
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
+    RUN(integer_powers_take_little_memory);
     RUN(many_kernels_take_few_calls);
     RUN(calls_run_side_by_side);
     RUN(a_kernel_that_is_refused_loses_no_other);

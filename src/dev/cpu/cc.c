@@ -67,7 +67,11 @@ bool cpu_cc_find(qn_ctx *qn, char file[CPU_PATH]) {
 }
 
 /* Choosing induction variables is a third of the time that gcc takes for a register tile, whose
- * loops are unrolled: there it has nothing to choose. Elsewhere it costs little and is of use. */
+ * loops are unrolled: there it has nothing to choose. Elsewhere it costs little and is of use.
+ *
+ * gcc 12 writes out how a value changes from trip to trip as a tree, which doubles with each
+ * product of a value by itself: a power of integers took 5 GB of memory and minutes. Trees of at most 16 nodes, in
+ * place of 100, take 80 MB and 0.2 s, and the code of 80 of 82 kernels is the same. */
 static void add_flags(run *r, const emit_isa *isa, char *source, char *object) {
     static const char *const plain[] = {"-std=gnu11", "-O3", "-ffp-contract=off", "-fPIC", "-w",
                                         "-shared",    "-o"};
@@ -99,6 +103,10 @@ static void add_flags(run *r, const emit_isa *isa, char *source, char *object) {
     r->word[r->words++] = r->march;
     if (isa->avx512) r->word[r->words++] = (char *)"-mprefer-vector-width=512";
     if (r->job->unrolled) r->word[r->words++] = (char *)"-fno-ivopts";
+    if (!library) {
+        r->word[r->words++] = (char *)"--param";
+        r->word[r->words++] = (char *)"scev-max-expr-size=16";
+    }
     r->word[r->words] = NULL;
 }
 
