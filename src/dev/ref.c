@@ -260,6 +260,12 @@ static bool view_reshape(const dev_array *from, dev_array *to) {
     return true;
 }
 
+/* From one element to the next of an axis, `step` of what is `stride` apart. Where there is no next
+ * one a step may be as large as any number. */
+static int64_t stride_of(int64_t elements, int64_t step, int64_t stride) {
+    return elements > 1 ? step * stride : 0;
+}
+
 /* Windows that lie inside are strides: j moves along its own axis, unless it is repeated, and along
  * the windows' axis. */
 static bool window_view(const dev_node *node, dev_array *view, int64_t *first) {
@@ -271,8 +277,8 @@ static bool window_view(const dev_node *node, dev_array *view, int64_t *first) {
     if (lo < 0 || hi >= src->dim[p[0]]) return false;
     memcpy(view->stride, src->stride, sizeof view->stride);
     if (src->dim[p[1]] == 1) view->stride[p[1]] = 0;
-    view->stride[p[1]] += p[3] * src->stride[p[0]];
-    view->stride[p[0]] *= p[2];
+    view->stride[p[1]] += stride_of(p[6], p[3], src->stride[p[0]]);
+    view->stride[p[0]] = stride_of(p[5], p[2], src->stride[p[0]]);
     *first = p[4] * src->stride[p[0]];
     return true;
 }
@@ -294,7 +300,7 @@ bool dev_view(const dev_node *node, dev_array *view) {
         break;
     case OP_SLICE:
         for (int d = 0; d < view->rank; d++) {
-            view->stride[d] = src->stride[d] * node->attr[3 * d + 2];
+            view->stride[d] = stride_of(view->dim[d], node->attr[3 * d + 2], src->stride[d]);
             if (view->dim[d]) first += src->stride[d] * node->attr[3 * d];
         }
         break;
@@ -323,20 +329,34 @@ bool dev_view(const dev_node *node, dev_array *view) {
     return true;
 }
 
+/* The places lo + i * step, i < count, that are in [0, n): from *first on, below the result.
+ * Counted without a sign, for a step or the way there may be as long as any number. step > 0. */
+static int64_t inside(int64_t lo, int64_t step, int64_t count, int64_t n, int64_t *first) {
+    const uint64_t by = (uint64_t)step, most = (uint64_t)count;
+    uint64_t from = lo < 0 ? (0 - (uint64_t)lo - 1) / by + 1 : 0;
+    uint64_t end = lo < n ? ((uint64_t)n - 1 - (uint64_t)lo) / by + 1 : 0;
+    if (end > most) end = most;
+    *first = from < end ? (int64_t)from : (int64_t)end;
+    return (int64_t)end;
+}
+
+static int64_t place(int64_t lo, int64_t step, int64_t i) {
+    return (int64_t)((uint64_t)lo + (uint64_t)step * (uint64_t)i);
+}
+
 /* Source element s of an axis goes to lo + s*(interior + 1); negative lo and hi crop. */
 static void eval_pad(const dev_node *node) {
     dev_array to = node->out, from = node->src[0];
     if (!array_count(&to)) return;
     memset(to.data, 0, (size_t)array_count(&to) * qn_dtype_size(to.dtype));
     for (int d = 0; d < to.rank; d++) {
-        int64_t lo = node->attr[3 * d], step = node->attr[3 * d + 2] + 1, s = 0, end = from.dim[d];
-        while (s < end && lo + s * step < 0) s++;
-        while (end > s && lo + (end - 1) * step >= node->out.dim[d]) end--;
+        const int64_t lo = node->attr[3 * d], step = sat_add(node->attr[3 * d + 2], 1);
+        int64_t s, end = inside(lo, step, from.dim[d], node->out.dim[d], &s);
         if (s == end) return;
         from.data = element_at(&from, s * from.stride[d]);
-        to.data = element_at(&to, (lo + s * step) * node->out.stride[d]);
+        to.data = element_at(&to, place(lo, step, s) * node->out.stride[d]);
         from.dim[d] = to.dim[d] = end - s;
-        to.stride[d] = node->out.stride[d] * step;
+        to.stride[d] = stride_of(end - s, step, node->out.stride[d]);
     }
     copy_array(&to, &from);
 }
@@ -345,22 +365,20 @@ static void eval_pad(const dev_node *node) {
 static void eval_window(const dev_node *node) {
     dev_array to = node->out, from = node->src[0];
     const int64_t *p = node->attr, axis = p[0], by = p[1];
-    int64_t n = from.dim[axis];
     bool repeated = from.dim[by] == 1;
     if (!array_count(&to)) return;
     memset(to.data, 0, (size_t)array_count(&to) * qn_dtype_size(to.dtype));
     to.dim[by] = from.dim[by] = 1;
-    from.stride[axis] *= p[2];
     for (int64_t j = 0; j < p[6]; j++) {
-        int64_t i = 0, end = p[5], start = p[4] + p[3] * j;
-        while (i < end && start + p[2] * i < 0) i++;
-        while (end > i && start + p[2] * (end - 1) >= n) end--;
+        const dev_array *src = &node->src[0];
+        int64_t start = sat_add(p[4], sat_mul(p[3], j)), i;
+        int64_t end = inside(start, p[2], p[5], src->dim[axis], &i);
         if (i == end) continue;
         to.dim[axis] = from.dim[axis] = end - i;
-        const dev_array *src = &node->src[0];
-        int64_t at = (start + p[2] * i) * src->stride[axis] + (repeated ? 0 : j * src->stride[by]);
+        from.stride[axis] = stride_of(end - i, p[2], src->stride[axis]);
+        int64_t at = place(start, p[2], i) * src->stride[axis];
         to.data = element_at(&node->out, i * node->out.stride[axis] + j * node->out.stride[by]);
-        from.data = element_at(src, at);
+        from.data = element_at(src, at + (repeated ? 0 : j * src->stride[by]));
         copy_array(&to, &from);
     }
 }

@@ -222,7 +222,7 @@ static node_id unwound_phase(graph *g, node_id t, const window_attr *w, sym n, i
     u.n = sym_max(s, sym_add(s, sym_sub(s, last, first), SYM_ONE), SYM_ZERO);
     u.w.stride = 1;
     u.w.start = sym_sub(s, SYM_ZERO, first);
-    u.w.length = sym_const(s, (length - r + stride - 1) / stride);
+    u.w.length = sym_const(s, (length - r - 1) / stride + 1);
     node_id y = unwound(&u, t, true);
     sym before = sym_add(s, at, sym_scale(s, first, stride));
     const int64_t apart[3] = {before, SYM_ZERO, stride - 1};
