@@ -70,8 +70,9 @@ bool cpu_cc_find(qn_ctx *qn, char file[CPU_PATH]) {
  * loops are unrolled: there it has nothing to choose. Elsewhere it costs little and is of use.
  *
  * gcc 12 writes out how a value changes from trip to trip as a tree, which doubles with each
- * product of a value by itself: a power of integers took 5 GB of memory and minutes. Trees of at most 16 nodes, in
- * place of 100, take 80 MB and 0.2 s, and the code of 80 of 82 kernels is the same. */
+ * product of a value by itself: a power of integers took 5 GB of memory and minutes. Trees of at
+ * most 16 nodes, in place of 100, take 80 MB and 0.2 s, and the code of 80 of 82 kernels is the
+ * same. */
 static void add_flags(run *r, const emit_isa *isa, char *source, char *object) {
     static const char *const plain[] = {"-std=gnu11", "-O3", "-ffp-contract=off", "-fPIC", "-w",
                                         "-shared",    "-o"};
