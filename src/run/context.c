@@ -23,7 +23,7 @@ static bool no_device(qn_ctx *qn, const char *name) {
 }
 
 /* "cpu" without a compiler becomes the oracle, a thousand times slower: that is said in the log and
- * by qn_device_of(). Where a compiler was asked for by its name it is an error. */
+ * by qn_device_of(). Where a compiler or its instructions were asked for it is an error. */
 static void fall_back(qn_ctx *qn, const str *why) {
     run_state *r = qn->run;
     str_add(&r->fallback, why->s ? why->s : "cannot be opened");
@@ -45,7 +45,8 @@ static bool open_device(qn_ctx *qn, const char *name) {
     str *why = &r->text; /* freed with the context where opening raises */
     r->dev = dev;
     r->dev_state = dev->open(qn, why);
-    if (!r->dev_state && dev == &dev_cpu && !*qn->knob[KNOB_CPU].text) fall_back(qn, why);
+    bool asked = *qn->knob[KNOB_CPU].text || *qn->knob[KNOB_ISA].text;
+    if (!r->dev_state && dev == &dev_cpu && !asked) fall_back(qn, why);
     if (!r->dev_state)
         fail(qn, QN_EDEVICE, "device %s: %s", name, why->s ? why->s : "cannot be opened");
     str_free(why);

@@ -86,35 +86,53 @@ static void a_compiler_that_is_none_opens_nothing(void) {
 }
 
 static qn_ctx *fallen;
+static char refusal[300];
 
 static void open_cpu(void) {
-    fallen = qn_open(&QN_OPTIONS(.device = "cpu"));
+    refusal[0] = 0;
+    fallen = qn_open(&QN_OPTIONS(.device = "cpu", .error = refusal, .error_size = sizeof refusal));
 }
 
-/* Without libLLVM and without a C compiler: as an empty PATH and a library path without it. The
- * search for libLLVM looks at fixed places, too, so this is skipped where it is there. */
 static void a_fall_back_to_the_oracle_is_told(void) {
     const char *reason = "unset";
+    setenv("QN_LLVM", "99", 1);
     setenv("QN_CC", "no-such-compiler-here", 1);
     listening(open_cpu);
     unsetenv("QN_CC");
+    unsetenv("QN_LLVM");
     if (!fallen) {
         FAIL("nothing opens");
         return;
     }
-    const char *device = qn_device_of(fallen, &reason);
-    if (!strcmp(device, "cpu")) {
-        CHECK(!reason);
-        CHECK_STR(said, "");
-        SKIP("there is a libLLVM");
-    } else {
-        CHECK_STR(device, "ref");
-        CHECK(reason != NULL);
-        SAYS(reason, "no-such-compiler-here");
-        SAYS(said, "no-such-compiler-here");
-        SAYS(said, "ref");
-    }
+    CHECK_STR(qn_device_of(fallen, &reason), "ref");
+    CHECK(reason != NULL);
+    SAYS(reason, "no-such-compiler-here");
+    SAYS(said, "no-such-compiler-here");
+    SAYS(said, "ref");
     qn_close(fallen);
+}
+
+/* A libLLVM that was asked for: kernels take hundreds of milliseconds each without. */
+static void a_fall_back_to_the_c_compiler_is_told(void) {
+    setenv("QN_LLVM", "99", 1);
+    listening(open_cpu);
+    unsetenv("QN_LLVM");
+    if (!fallen || strcmp(qn_device_of(fallen, NULL), "cpu")) {
+        SKIP("there is no C compiler");
+    } else {
+        SAYS(said, "\"99\"");
+        SAYS(said, "the C compiler");
+    }
+    if (fallen) qn_close(fallen);
+}
+
+static void instructions_that_are_none_are_an_error(void) {
+    setenv("QN_ISA", "x86-65", 1);
+    listening(open_cpu);
+    unsetenv("QN_ISA");
+    CHECK(!fallen);
+    SAYS(refusal, "x86-65");
+    if (fallen) qn_close(fallen);
 }
 
 static void open_misspelt(void) {
@@ -475,6 +493,8 @@ int main(int argc, char **argv) {
     RUN(open_gives_its_reason);
     RUN(a_compiler_that_is_none_opens_nothing);
     RUN(a_fall_back_to_the_oracle_is_told);
+    RUN(a_fall_back_to_the_c_compiler_is_told);
+    RUN(instructions_that_are_none_are_an_error);
     RUN(a_variable_that_is_no_knob_is_told);
     RUN(knobs_that_come_too_late_are_errors);
     RUN(a_knob_that_changes_plans_changes_them_at_once);

@@ -28,6 +28,9 @@ static bool choose(cpu *c, str *why) {
         bool found = cpu_cc_find(c->ctx, file);
         if (found) cpu_key_cc(c->ctx, file, &c->compiler);
         c->by_cc = found;
+        if (found && any && *c->ctx->knob[KNOB_LLVM].text)
+            log_line(c->ctx, "device cpu: %s; the C compiler is used instead, much slower",
+                     c->no_llvm.s);
         if (found) return true;
         str_addf(why, "%sno C compiler \"%s\"", why->len ? "; " : "", c->ctx->knob[KNOB_CC].text);
     }
