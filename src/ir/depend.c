@@ -8,9 +8,9 @@
  * The proof. Let c be the coefficient of the loop's variable v in the index of the store that comes
  * first in memory, small = index - c*v, and base the least value of that store's small over the
  * free loops (those below `top` but v's own). If every access to that memory has
- * 0 <= small - base < |c|, then (index -
- * base) / |c| is v, so an element belongs to one iteration. Masks help: a store that is off where j
- * >= n has small = j < n.
+ * 0 <= small - base < |c|, then (index - base) / |c| is v, so an element belongs to one iteration;
+ * c is then one number in all of them, no free loop's multiple. Masks help: a store that is off
+ * where j >= n has small = j < n.
  *
  * For a block of columns, index = n*i + c*v + small, the row term n*i breaks this. But where all of
  * c*v + small lies within n numbers, the index modulo n determines it, whatever i is: the terms
@@ -171,6 +171,16 @@ static bool reduce(question *q, const ir_access *t, sym modulus, sym *reduced) {
     return true;
 }
 
+/* Is a the same in all iterations of the free loops around a statement? */
+static bool same_everywhere(const question *q, stmt_id at, sym a) {
+    stmt_id end = ir_s(q->k, q->top)->parent;
+    for (stmt_id p = at; p != end; p = ir_s(q->k, p)->parent)
+        if (ir_s(q->k, p)->kind == STMT_LOOP && p != q->loop &&
+            sym_uses(q->k->syms, a, ir_s(q->k, p)->l.var))
+            return false;
+    return true;
+}
+
 /* Does index - modulus*(something) determine v, for every access of m? `first` is a store of it. */
 static bool distinct_modulo(question *q, const ir_access *t, uint32_t n, const ir_access *first,
                             sym modulus) {
@@ -185,6 +195,9 @@ static bool distinct_modulo(question *q, const ir_access *t, uint32_t n, const i
     if (falls && sym_hi(s, coef) > 0) return false;
     sym width = falls ? sym_scale(s, coef, -1) : coef;
     sym least = falls ? sym_add(s, base, sym_mul(s, coef, end)) : base;
+    if (!same_everywhere(q, first->at, coef) || !same_everywhere(q, first->at, modulus) ||
+        (modulus != SYM_ZERO && !same_everywhere(q, first->at, least)))
+        return false;
     for (uint32_t i = 0; i < n; i++) {
         if (t[i].mem != first->mem) continue;
         if (!reduce(q, &t[i], modulus, &index)) return false;

@@ -141,6 +141,23 @@ static void swap_may_reorder_updates_but_not_stores(void) {
           "swap i j");
 }
 
+/* Trips j of one i store to different elements, i + 1 apart; those of another i by another
+ * number. */
+static const char wedge[] = "kernel \"wedge\" {\n"
+                            "  arg a0 f32[24] write\n"
+                            "  arg a1 f32[24] read\n"
+                            "  for i < 3 {\n"
+                            "    for j < 8 {\n"
+                            "      a0[j*i + j] = a1[8*i + j]\n"
+                            "    }\n"
+                            "  }\n"
+                            "}\n";
+
+static void swap_is_refused_where_a_stride_differs_from_trip_to_trip(void) {
+    REFUSES(wedge, "", "swap i j", "a0");
+    REFUSES(wedge, "vec j", "swap i j", "a0");
+}
+
 static void swap_is_refused_where_trips_depend_on_each_other(void) {
     REFUSES(recurrence, "", "swap i j", "same element");
     REFUSES(row_sum, "", "swap i k", "not all that the outer");
@@ -658,6 +675,7 @@ static void all(void) {
     RUN(merge_is_refused_for_imperfect_and_dependent_nests);
     RUN(swap_exchanges_loops);
     RUN(swap_may_reorder_updates_but_not_stores);
+    RUN(swap_is_refused_where_a_stride_differs_from_trip_to_trip);
     RUN(swap_is_refused_where_trips_depend_on_each_other);
     RUN(pad_switches_off_what_outlives_a_trip);
     RUN(pad_lets_sums_go_on_that_add_nothing);
