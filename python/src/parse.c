@@ -181,12 +181,24 @@ static bool floats_in(const call_row *r, const param *p, PyObject *o, argument *
     return fine || wrong(r, p, o, "a float or several");
 }
 
+/* Tensors say which context is theirs: a call without any has none to tell. */
+static bool has_other_tensors(const call_row *r, const param *p) {
+    for (int i = 0; i < r->params; i++)
+        if (&r->param[i] != p && strchr("TSL", r->param[i].kind)) return true;
+    return false;
+}
+
 static bool tensors_in(const call_row *r, const param *p, PyObject *o, argument *v) {
     if (is_tensor(o)) return wrong(r, p, o, "a list of tensors");
     PyObject *list = PySequence_Tuple(o);
     if (!list) return wrong(r, p, o, "a list of tensors");
     v->n = (int)PyTuple_Size(list);
     v->o = list; /* it keeps them */
+    if (!v->n && !has_other_tensors(r, p)) {
+        PyErr_Format(PyExc_ValueError, "%s: %U is empty; it takes at least one tensor", r->c_name,
+                     p->name);
+        return false;
+    }
     qn_tensor **t = v->list = PyMem_Malloc(((size_t)v->n + 1) * sizeof *t);
     for (int i = 0; t && i < v->n; i++) {
         PyObject *one = PyTuple_GetItem(list, i);

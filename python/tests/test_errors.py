@@ -21,6 +21,11 @@ class Kinds(unittest.TestCase):
                 (ValueError, "reshape", lambda: x.reshape(5))):
             self.assertRaisesRegex(kind, text, call)
 
+    def test_an_empty_list_of_tensors_is_named(self):
+        for f in (qn.concat, qn.stack, qn.meshgrid):
+            with self.subTest(f.__name__):
+                self.assertRaisesRegex(ValueError, f.__name__ + ".*xs is empty", f, [])
+
     def test_an_error_leaves_nothing_behind(self):
         x = qn.zeros(2)
         with self.assertRaises(ValueError):
