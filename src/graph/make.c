@@ -318,9 +318,15 @@ node_id make_gather(graph *g, node_id x, node_id index, int axis) {
         2, (const node_id[]){x, index});
 }
 
+/* What is added or multiplied by index is so in f32 where its dtype is narrow, and rounded once, as
+ * a sum is: in 11 bits a count ends at 2048, in 8 at 256. */
 node_id make_scatter(graph *g, node_id x, node_id index, node_id src, int axis, int row) {
     const int64_t attr[2] = {axis, row};
-    return node_make(
-        g, (node_form){OP_SCATTER, dtype_of(g, x), shape_of(g, x), graph_tuple(g, 2, attr), 0}, 3,
-        (const node_id[]){x, index, src});
+    qn_dtype dtype = dtype_of(g, x), in = dtype;
+    if (dtype_is_narrow(dtype) && (row == MONOID_SUM || row == MONOID_PROD))
+        in = (qn_dtype)dtype_rows[dtype].acc;
+    const node_id from[3] = {make_cast(g, x, in), index, make_cast(g, src, in)};
+    tuple_id places = graph_tuple(g, 2, attr);
+    node_id n = node_make(g, (node_form){OP_SCATTER, in, shape_of(g, x), places, 0}, 3, from);
+    return make_cast(g, n, dtype);
 }

@@ -168,6 +168,89 @@ static void gradients_of_halves_are_those_of_f32_rounded_once(void) {
     check_all(true);
 }
 
+/* ---- sums by index -------------------------------------------------------------------------- */
+
+/* As many of 1/16 added to one place as no narrow dtype has digits to count; of the narrowest the
+ * whole is in reach. */
+enum { TIMES = 5000 };
+static const qn_dtype narrows[] = {QN_F16, QN_BF16, QN_F8_E4M3, QN_F8_E5M2};
+
+typedef struct heap {
+    qn_tensor *x, *index, *src; /* [1], [TIMES] of 0, [TIMES] of 1/16 */
+} heap;
+
+static qn_tensor *by_scatter(const heap *h) {
+    return qn_scatter(h->x, h->index, h->src, 0, QN_COMBINE_SUM);
+}
+static qn_tensor *by_index_add(const heap *h) {
+    return qn_index_add(h->x, h->index, h->src, 0);
+}
+static qn_tensor *by_index_put(const heap *h) {
+    const qn_index_item at = QN_AT_PLACES(h->index);
+    return qn_index_put(h->x, 1, &at, h->src, QN_COMBINE_SUM);
+}
+static qn_tensor *by_bincount(const heap *h) {
+    return qn_bincount(h->index, h->src, 1);
+}
+static qn_tensor *by_histogram(const heap *h) {
+    qn_tensor *edges = qn_cast(qn_arange(qn_context(h->x), QN_F32, 0, 2, 1), QN_F32);
+    return qn_histogram(qn_cast(h->index, QN_F32), edges, h->src);
+}
+
+/* The gradient for x of what is read, each with the slope 1/16. */
+static qn_tensor *slope(qn_tensor *y, const heap *h) {
+    qn_tensor *g = NULL, *x = h->x;
+    CHECK_INT(qn_grad(y, qn_reshape(h->src, qn_rank(y), (int64_t[]){TIMES, 1}), 1, &x, &g), QN_OK);
+    return g;
+}
+static qn_tensor *slope_of_gather(const heap *h) {
+    return slope(qn_gather(h->x, h->index, 0), h);
+}
+static qn_tensor *slope_of_take(const heap *h) {
+    return slope(qn_take(h->x, h->index, 0), h);
+}
+static qn_tensor *slope_of_index(const heap *h) {
+    const qn_index_item at = QN_AT_PLACES(h->index);
+    return slope(qn_index(h->x, 1, &at), h);
+}
+static qn_tensor *slope_of_embedding(const heap *h) {
+    return slope(qn_embedding(qn_unsqueeze(h->x, 1), h->index), h);
+}
+
+static qn_tensor *(*const sums_by_index[])(const heap *) = {
+    by_scatter,      by_index_add,  by_index_put,   by_bincount,       by_histogram,
+    slope_of_gather, slope_of_take, slope_of_index, slope_of_embedding};
+
+static void sums_by_index_are_rounded_once(void) {
+    static const char *const devices[] = {"cpu", "ref"};
+    static const int64_t zeros[TIMES];
+    for (int i = 0; i < LENGTH(devices); i++) {
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.device = devices[i]));
+        for (int k = 0; k < LENGTH(narrows); k++)
+            for (int j = 0; j < LENGTH(sums_by_index); j++) {
+                qn_scope s = qn_scope_begin(qn);
+                const int64_t one = 1, many = TIMES;
+                float got = 0, want = 0;
+                heap h = {qn_from(qn, narrows[k], 1, &one, zeros),
+                          qn_from(qn, QN_I64, 1, &many, zeros),
+                          qn_full(qn, narrows[k], 1, &many, 0.0625)};
+                qn_tensor *exact = qn_cast(qn_scalar(qn, QN_F64, TIMES * 0.0625), narrows[k]);
+                qn_tape *tape = qn_tape_begin(qn);
+                qn_tensor *y = sums_by_index[j](&h);
+                CHECK_STR(qn_error(qn), "");
+                CHECK_INT(qn_dtype_of(y), narrows[k]);
+                CHECK_INT(qn_read(qn_cast(y, QN_F32), &got, sizeof got), QN_OK);
+                CHECK_INT(qn_read(qn_cast(exact, QN_F32), &want, sizeof want), QN_OK);
+                if (!(got == want))
+                    FAIL("sum by index %d of %s on %s is %g, not %g", j, qn_dtype_name(narrows[k]),
+                         devices[i], (double)got, (double)want);
+                qn_tape_end(tape);
+                qn_scope_end(qn, s);
+            }
+        qn_close(qn);
+    }
+}
+
 /* ---- launches and memory -------------------------------------------------------------------- */
 
 typedef struct cost {
@@ -245,6 +328,7 @@ int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(functions_of_halves_are_those_of_f32_rounded_once);
     RUN(gradients_of_halves_are_those_of_f32_rounded_once);
+    RUN(sums_by_index_are_rounded_once);
     RUN(casts_of_halves_add_no_kernel_and_no_wide_intermediate);
     RUN(chains_of_halves_keep_little_wide);
     return test_end();
