@@ -123,7 +123,7 @@
     X(any_axes, -1, 1, qn_any_axes(IN(3, 4, 5), 2, AXES(0, 2), false))                             \
     X(all_axes, -1, 1, qn_all_axes(IN(3, 4, 5), 2, AXES(-1, 0), true))                             \
     X(all, -1, 1, qn_all(M, 1, false))                                                             \
-    X(norm, 0.5, 4, qn_add(qn_norm(M, 1, 3, false), qn_norm(M, 1, 1, false)))                      \
+    X(norm, 0.5, 4, both_of(qn_norm(M, 1, 3, false), qn_norm(M, 1, 1, false)))                     \
     X(norm_axes, 0.5, 4, qn_norm_axes(IN(3, 4, 5), 2, AXES(0, 2), 2, false))                       \
     X(logsumexp, -4, 4, qn_logsumexp(M, 1, false))                                                 \
     X(logsumexp_axes, -4, 4, qn_logsumexp_axes(IN(3, 4, 5), 2, AXES(0, 2), true))                  \
@@ -225,21 +225,21 @@
     X(max_pool, -4, 4, qn_max_pool(IN(1, 2, 6, 6), DIMS(2, 3), NULL))                              \
     X(avg_pool, -4, 4, qn_avg_pool(IN(1, 2, 6, 6), DIMS(2, 3), NULL))                              \
     X(pool, -4, 4,                                                                                 \
-      qn_add(qn_pool(IN(1, 2, 5, 7), DIMS(3, 2),                                                   \
-                     &QN_POOL_OPTIONS(.kind = QN_POOL_AVG, .stride = {2, 2}, .before = {1, 0},     \
-                                      .after = {1, 0}, .ceil = true, .exclude_padding = true)),    \
-             qn_pool(IN(1, 2, 5, 7), DIMS(3, 4), &QN_POOL_OPTIONS(.adaptive = true))))             \
+      both_of(qn_pool(IN(1, 2, 5, 7), DIMS(3, 2),                                                  \
+                      &QN_POOL_OPTIONS(.kind = QN_POOL_AVG, .stride = {2, 2}, .before = {1, 0},    \
+                                       .after = {1, 0}, .ceil = true, .exclude_padding = true)),   \
+              qn_pool(IN(1, 2, 5, 7), DIMS(3, 4), &QN_POOL_OPTIONS(.adaptive = true))))            \
     X(max_pool_index, -4, 4, max_pool_index_of(IN(1, 2, 7, 6)))                                    \
     X(fractional_max_pool, -4, 4,                                                                  \
       fractional_of(IN(1, 2, 7, 6), qn_mul(INDEX(9, 1, 2, 2), qn_scalar(a->qn, QN_F64, 0.1))))     \
     X(max_unpool, -4, 4,                                                                           \
       qn_max_unpool(IN(1, 2, 3), qn_iota(a->qn, QN_I64, 3, DIMS(1, 2, 3), 2), DIMS(8)))            \
-    X(interpolate, -4, 4, interpolate_of(IN(1, 2, 4, 5)))                                          \
+    X(interpolate, -4, 4, interpolate_of(a))                                                       \
     X(grid_sample, -2, 2,                                                                          \
-      qn_add(qn_grid_sample(IN(1, 2, 4, 5), IN(1, 3, 3, 2), QN_INTERPOLATE_LINEAR,                 \
-                            QN_GRID_REFLECT, false),                                               \
-             qn_grid_sample(IN(1, 2, 4, 5), IN(1, 3, 3, 2), QN_INTERPOLATE_CUBIC, QN_GRID_ZEROS,   \
-                            true)))                                                                \
+      both_of(qn_grid_sample(IN(1, 2, 4, 5), IN(1, 3, 3, 2), QN_INTERPOLATE_LINEAR,                \
+                             QN_GRID_REFLECT, false),                                              \
+              qn_grid_sample(IN(1, 2, 4, 5), IN(1, 3, 3, 2), QN_INTERPOLATE_CUBIC, QN_GRID_ZEROS,  \
+                             true)))                                                               \
     X(im2col, -4, 4, qn_im2col(IN(1, 2, 5, 4), DIMS(2, 3), &QN_CONV_OPTIONS(.before = {1, 1})))    \
     X(col2im, -4, 4,                                                                               \
       qn_col2im(IN(1, 12, 9), 2, DIMS(5, 3), DIMS(2, 3),                                           \
@@ -349,8 +349,8 @@
     X(index_copy, -4, 4, qn_index_copy(M, INDEX(6, 3), IN(4, 3), 1))                               \
     X(index_fill, -4, 4, qn_index_fill(M, INDEX(6, 3), 1, 1))                                      \
     X(scatter_mean, -4, 4,                                                                         \
-      qn_add(qn_scatter_mean(M, INDEX(7, 4, 3), IN(4, 3), 1, true),                                \
-             qn_scatter_mean(M, INDEX(7, 4, 3), IN(4, 3), 1, false)))                              \
+      both_of(qn_scatter_mean(M, INDEX(7, 4, 3), IN(4, 3), 1, true),                               \
+              qn_scatter_mean(M, INDEX(7, 4, 3), IN(4, 3), 1, false)))                             \
     X(masked_fill, -4, 4, qn_masked_fill(M, qn_lt(M, M), IN(6)))                                   \
     X(masked_scatter, -4, 4, qn_masked_scatter(M, qn_lt(M, M), IN(3, 9)))                          \
     X(nonzero, -1, 1, nonzero_of(IN(4, 7)))                                                        \
@@ -365,8 +365,8 @@
     X(batch_norm, 0.5, 4, qn_batch_norm(IN(2, 3, 5), IN(3), IN(3), IN(3), IN(3), 1e-3))            \
     X(batch_norm_training, -4, 4, batch_norm_of(IN(2, 3, 5), IN(3), IN(3)))                        \
     X(rope, -4, 4,                                                                                 \
-      qn_add(qn_rope(IN(2, 3, 4), INDEX(9, 3), 100, true),                                         \
-             qn_rope(IN(2, 3, 4), INDEX(9, 3), 100, false)))                                       \
+      both_of(qn_rope(IN(2, 3, 4), INDEX(9, 3), 100, true),                                        \
+              qn_rope(IN(2, 3, 4), INDEX(9, 3), 100, false)))                                      \
     X(pixel_shuffle, -4, 4, qn_pixel_shuffle(IN(2, 8, 2, 3), 2))                                   \
     X(pixel_unshuffle, -4, 4, qn_pixel_unshuffle(IN(2, 2, 4, 6), 2))                               \
     X(cross_entropy_with, -4, 4,                                                                   \
@@ -376,10 +376,9 @@
                                                       .reduction = QN_REDUCE_SUM)))                \
     X(cross_entropy_soft, -4, 4, qn_cross_entropy_soft(M, IN(6), QN_REDUCE_NONE))                  \
     X(kl_div, 0.5, 4,                                                                              \
-      qn_add(qn_kl_div(M, M, false, QN_REDUCE_NONE), qn_kl_div(M, M, true, QN_REDUCE_SUM)))        \
+      both_of(qn_kl_div(M, M, false, QN_REDUCE_NONE), qn_kl_div(M, M, true, QN_REDUCE_SUM)))       \
     X(bce_loss, 0.1, 0.9, qn_bce_loss(M, M, QN_REDUCE_MEAN))                                       \
-    X(ctc_loss, -2, 2,                                                                             \
-      qn_ctc_loss(qn_log_softmax(IN(5, 2, 4), -1), INDEX(3, 2, 2), NULL, NULL, 3, QN_REDUCE_NONE)) \
+    X(ctc_loss, -2, 2, qn_ctc_loss(IN(5, 2, 4), INDEX(3, 2, 2), NULL, NULL, 3, QN_REDUCE_NONE))    \
     X(triplet_margin_loss, -4, 4, qn_triplet_margin_loss(M, M, M, 1, QN_REDUCE_SUM))               \
     X(cosine_similarity, -4, 4, qn_cosine_similarity(M, IN(6), 1, 1e-8))                           \
     X(cosine_embedding_loss, -4, 4,                                                                \
@@ -390,8 +389,8 @@
     X(soft_margin_loss, -4, 4, qn_soft_margin_loss(M, M, QN_REDUCE_NONE))                          \
     X(focal_loss, 0.1, 0.9, qn_focal_loss(M, M, 0.25, 2, QN_REDUCE_MEAN))                          \
     X(poisson_nll_loss, 0.5, 4,                                                                    \
-      qn_add(qn_poisson_nll_loss(M, M, true, QN_REDUCE_MEAN),                                      \
-             qn_poisson_nll_loss(M, M, false, QN_REDUCE_MEAN)))                                    \
+      both_of(qn_poisson_nll_loss(M, M, true, QN_REDUCE_MEAN),                                     \
+              qn_poisson_nll_loss(M, M, false, QN_REDUCE_MEAN)))                                   \
     X(gaussian_nll_loss, 0.5, 4, qn_gaussian_nll_loss(M, M, M, 1e-6, QN_REDUCE_SUM))               \
     X(key_split, 0, 0, key_split_of(qn_key(a->qn, 3)))                                             \
     X(key_fold_in, 0, 0, qn_key_fold_in(qn_key(a->qn, 3), qn_scalar(a->qn, QN_I64, 77)))           \

@@ -221,6 +221,12 @@ void func_floats(func_frame *f, int n, qn_tensor **x) {
     f->dtype = common;
 }
 
+void func_numbers(func_frame *f, int n, qn_tensor **x) {
+    bool floats = false;
+    for (int i = 0; i < n; i++) floats |= x[i] && dtype_is_float(qn_dtype_of(x[i]));
+    if (floats) func_floats(f, n, x);
+}
+
 qn_tensor *func_float(qn_tensor *x) {
     return x && !dtype_is_float(qn_dtype_of(x)) ? qn_cast(x, QN_F32) : x;
 }

@@ -42,6 +42,8 @@ qn_tensor *func_end(func_frame f, qn_tensor *result);
 qn_dtype func_meet(const qn_tensor *x, const qn_tensor *y);
 void func_meet_all(const func_frame *f, int n, qn_tensor *const *xs); /* a list that was given */
 void func_floats(func_frame *f, int n, qn_tensor **x);                /* func.c */
+/* The same where one of them is float; integers among themselves stay, and so does the result. */
+void func_numbers(func_frame *f, int n, qn_tensor **x);
 
 /* ---- func.c: helpers of the composed functions ----------------------------------------------- */
 

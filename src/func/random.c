@@ -310,10 +310,10 @@ static bool fans(qn_tensor *key, int rank, const int64_t *shape, double *in, dou
 static qn_tensor *weights_of(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape,
                              double deviation) {
     bool uniform = deviation < 0;
-    qn_tensor *x = uniform ? qn_uniform(key, dtype == QN_F64 ? QN_F64 : QN_F32, rank, shape)
-                           : qn_randn(key, dtype, rank, shape);
+    qn_dtype wide = dtype == QN_F64 ? QN_F64 : QN_F32;
+    qn_tensor *x = uniform ? qn_uniform(key, wide, rank, shape) : qn_randn(key, wide, rank, shape);
     if (!x || !float_wanted(key, dtype)) return NULL;
-    if (!uniform) return qn_mul(x, qn_like(x, deviation));
+    if (!uniform) return func_as(qn_mul(x, qn_like(x, deviation)), dtype);
     double most = -deviation * sqrt(3);
     return func_as(qn_fma(x, qn_like(x, 2 * most), qn_like(x, -most)), dtype);
 }

@@ -72,6 +72,7 @@ qn_tensor *qn_diff(qn_tensor *x, int n, int axis) {
     if (n < 0)
         return func_end(f, fail_null(f.qn, QN_ERANGE, "%s: %d times", graph_name(f.qn, "diff"), n));
     if (!func_axis(x, axis, &axis)) return func_end(f, NULL);
+    func_numbers(&f, 1, &x);
     for (int i = 0; i < n && x; i++) {
         int64_t size = qn_dim(x, axis);
         int64_t left = size ? dim_op(f.qn, size, '-', 1) : 0;

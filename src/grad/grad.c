@@ -53,12 +53,12 @@ void grad_give(grad *c, node_id to, node_id value) {
 /* A derivative of a half takes several operations, each of which would round to 11 or 8 bits:
  * 1 - y*y of a tanh near 1 keeps none of them. So the rule runs on the same operation in f32, and
  * what it gives each source is rounded once. Operations on numbers of all kinds have derivatives
- * of one rounding, and need no detour. */
+ * of one rounding, and need no detour, but powers. */
 static void grad_apply(grad *c, node_id n, node_id g) {
     const graph_node *x = node_at(c->g, n);
     int op = x->op, sources = x->sources;
-    bool half = dtype_is_narrow(x->dtype);
-    if (!half || op_rows[op].class_ != CLASS_ELEM || op_rows[op].types != TYPES_FLOAT) {
+    bool half = dtype_is_narrow(x->dtype) && op_rows[op].class_ == CLASS_ELEM;
+    if (!half || (op_rows[op].types != TYPES_FLOAT && op != OP_POW)) {
         grad_rules[op](c, n, g);
         return;
     }

@@ -98,6 +98,12 @@ static node_id sum_over(const grad *c, node_id x, uint32_t mask) {
     return make_cast(c->g, sum, d);
 }
 
+/* In which what is narrow is counted, and shared by the count. */
+static node_id widened(const grad *c, node_id x) {
+    qn_dtype d = (qn_dtype)c->g->node[x].dtype;
+    return dtype_is_narrow(d) ? make_cast(c->g, x, QN_F32) : x;
+}
+
 /* ---- slopes --------------------------------------------------------------------------------- */
 
 /* Source i of n gets g * slope, or g / divisor. */
@@ -674,7 +680,9 @@ static void rule_attained(grad *c, node_id n, node_id g) {
     uint32_t mask = node_axes(c->g, n);
     node_id most = x == source(c, n, 0) ? n : make_reduce(c->g, c->g->node[n].op, x, mask);
     node_id here = make2(c->g, OP_EQ, x, make_unreduce(c->g, most, shape, mask));
-    node_id count = sum_over(c, only(c, here, number(c, x, 1)), mask);
+    g = widened(c, g);
+    most = widened(c, most);
+    node_id count = sum_over(c, only(c, here, number(c, widened(c, x), 1)), mask);
     node_id share = make_unreduce(c->g, divide(c, g, count), shape, mask);
     node_id rest = make_unreduce(c->g, where_nan(c, most, g), shape, mask);
     grad_add(c, n, 0, choose(c, here, share, rest));
@@ -721,8 +729,11 @@ static void grad_scatter_extreme(grad *c, node_id n, node_id g, node_id index, i
     }
     node_id kept = make2(c->g, OP_EQ, x, most);
     node_id won = make2(c->g, OP_EQ, src, make_gather(c->g, most, index, axis));
-    node_id count = only(c, kept, number(c, x, 1));
-    count = make_scatter(c->g, count, index, only(c, won, number(c, src, 1)), axis, MONOID_SUM);
+    g = widened(c, g);
+    most = widened(c, most);
+    node_id count = only(c, kept, number(c, widened(c, x), 1));
+    node_id winners = only(c, won, number(c, widened(c, src), 1));
+    count = make_scatter(c->g, count, index, winners, axis, MONOID_SUM);
     node_id share = divide(c, g, count), rest = where_nan(c, most, g);
     if (grad_wants(c, n, 0)) grad_add(c, n, 0, choose(c, kept, share, rest));
     if (!grad_wants(c, n, 2)) return;

@@ -18,6 +18,9 @@ enum { LEAVES = 8, DEVICES = 4 };
 typedef struct args {
     qn_ctx *qn;
     qn_dtype d, bits; /* under test; one of as many bits */
+    qn_dtype like;    /* where d is f32: whose digits the inputs have */
+    uint64_t draw;    /* which numbers */
+    double share;     /* of the range that they are from: 0 is all of it */
     double lo, hi;
     qn_tensor *leaf[LEAVES];
     double *data[LEAVES];
@@ -59,13 +62,15 @@ static int64_t product(int rank, const int64_t *dim) {
 static qn_tensor *input(args *a, int rank, const int64_t *dim) {
     int64_t n = product(rank, dim);
     double *x = calloc((size_t)n, sizeof *x);
-    uint64_t seed = 1000 + (uint64_t)a->leaves;
+    uint64_t seed = 1000 + (uint64_t)a->leaves + 100 * a->draw;
     double lo = dtype_is_unsigned(a->d) || a->d == QN_BOOL ? fmax(a->lo, 0) : a->lo;
+    if (a->share > 0) lo = a->hi - (a->hi - lo) * a->share;
     for (int64_t i = 0; i < n; i++) {
         x[i] = lo + (a->hi - lo) * test_uniform(&seed);
         if (!dtype_is_float(a->d)) x[i] = floor(x[i] + 0.5);
         if (a->d == QN_BOOL) x[i] = (double)((int64_t)x[i] & 1);
         if (dtype_is_narrow(a->d)) x[i] = dtype_round(a->d, x[i]);
+        if (dtype_is_narrow(a->like)) x[i] = dtype_round(a->like, x[i]);
     }
     if (a->leaves == a->nudged) x[a->element] += a->by;
     qn_tensor *t = from_doubles(a->qn, a->d, rank, dim, n, x);
@@ -92,6 +97,12 @@ static qn_tensor *index_input(args *a, int64_t below, int rank, const int64_t *d
 #define INDEX(below, ...) index_input(a, below, RANK(__VA_ARGS__), DIMS(__VA_ARGS__))
 
 /* Several results as one. */
+static qn_tensor *both_of(qn_tensor *x, qn_tensor *y) {
+    x = qn_reshape(x, 1, DIMS(-1));
+    y = qn_reshape(y, 1, DIMS(-1));
+    return qn_concat(2, LIST(x, y), 0);
+}
+
 static qn_tensor *split_of(qn_tensor *x) {
     qn_tensor *out[3] = {NULL};
     if (qn_split(x, 1, 3, DIMS(1, 3, 2), out)) return NULL;
@@ -147,7 +158,7 @@ static qn_tensor *fractional_of(qn_tensor *x, qn_tensor *samples) {
 }
 
 /* Each mode. */
-static qn_tensor *interpolate_of(qn_tensor *x) {
+static qn_tensor *interpolate_of(args *a) {
     const qn_interpolate_options o[] = {
         QN_INTERPOLATE_OPTIONS(.mode = QN_INTERPOLATE_NEAREST),
         QN_INTERPOLATE_OPTIONS(.mode = QN_INTERPOLATE_NEAREST_CENTER, .scale = {1.3, 1.7}),
@@ -155,12 +166,12 @@ static qn_tensor *interpolate_of(qn_tensor *x) {
         QN_INTERPOLATE_OPTIONS(.mode = QN_INTERPOLATE_CUBIC, .align_corners = true),
         QN_INTERPOLATE_OPTIONS(.mode = QN_INTERPOLATE_LINEAR, .antialias = true),
         QN_INTERPOLATE_OPTIONS(.mode = QN_INTERPOLATE_AREA)};
-    qn_tensor *sum = NULL;
+    qn_tensor *y[COUNT_OF(o)];
     for (size_t i = 0; i < COUNT_OF(o); i++) {
-        qn_tensor *y = qn_interpolate(x, DIMS(6, 3), &o[i]);
-        sum = sum ? qn_add(sum, qn_cast(y, qn_dtype_of(sum))) : y;
+        y[i] = qn_interpolate(IN(1, 2, 4, 5), DIMS(6, 3), &o[i]);
+        y[i] = qn_reshape(qn_cast(y[i], qn_dtype_of(y[0])), 1, DIMS(-1));
     }
-    return sum;
+    return qn_concat((int)COUNT_OF(o), y, 0);
 }
 
 static qn_tensor *nonzero_of(qn_tensor *x) {
@@ -251,8 +262,7 @@ static qn_tensor *mx_of(qn_tensor *x, bool back) {
 static qn_tensor *batch_norm_of(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta) {
     qn_tensor *out[3] = {NULL};
     if (qn_batch_norm_training(x, gamma, beta, 1e-3, out)) return NULL;
-    qn_tensor *statistics = qn_unsqueeze(qn_mul(out[1], out[2]), 1);
-    return qn_add(out[0], statistics);
+    return both_of(out[0], both_of(out[1], out[2]));
 }
 
 static qn_tensor *key_split_of(qn_tensor *key) {
@@ -552,6 +562,60 @@ static void every_function_agrees_on_every_device(void) {
     CHECK(refused < 5 * (int)COUNT_OF(cases)); /* a call that no dtype takes tests nothing */
 }
 
+/* ---- narrow floats: rounded once ------------------------------------------------------------- */
+
+/* From v to the next number of a half; its smallest normal numbers have all digits. */
+static double last_place(qn_dtype d, double v) {
+    int e;
+    frexp(v, &e);
+    int least = d == QN_F16 ? -14 : -126;
+    return ldexp(1, (e - 1 < least ? least : e - 1) - dtype_rows[d].fraction);
+}
+
+/* By how many last places of d the numbers are apart from those of f32 at most. */
+static double places_apart(qn_dtype d, const value *got, const value *wide) {
+    double most = 0;
+    for (int64_t i = 0; i < got->n && i < wide->n; i++) {
+        double want = dtype_round(d, number(wide, i)), is = number(got, i);
+        if (is == want || (isnan(is) && isnan(want))) continue;
+        double apart = fabs(is - want) / last_place(d, want);
+        most = apart <= most ? most : isnan(apart) ? (double)INFINITY : apart;
+    }
+    return most;
+}
+
+static void hold_rounded_once(const function_case *c, qn_dtype d, uint64_t draw, double share) {
+    outcome got, want;
+    args a = {.qn = devices[0].qn, .d = d, .nudged = -1, .draw = draw, .share = share};
+    run(c, &a, true, &got);
+    a.like = d;
+    a.d = QN_F32;
+    run(c, &a, true, &want);
+    bool both = !got.y.code && !want.y.code && got.y.dtype == d && want.y.dtype == QN_F32;
+    double apart = both ? places_apart(d, &got.y, &want.y) : 0;
+    if (apart > 0)
+        FAIL("%s of %s is %g last places from that of f32", c->name, qn_dtype_name(d), apart);
+    for (int i = 0; both && i < got.gradients && i < want.gradients; i++) {
+        apart = places_apart(d, &got.gradient[i], &want.gradient[i]);
+        if (apart > 0)
+            FAIL("%s of %s: the gradient by input %d is %g last places from that of f32", c->name,
+                 qn_dtype_name(d), i, apart);
+    }
+    free_outcome(&got);
+    free_outcome(&want);
+}
+
+/* Numbers of the whole range, and close ones, whose differences have few digits. */
+static void narrow_functions_are_those_of_f32_rounded_once(void) {
+    for (size_t row = 0; row < COUNT_OF(cases); row++) {
+        const function_case *c = &cases[row];
+        if (!is_wanted(c->name) || !strcmp(c->name, "uniform")) continue; /* has d's own steps */
+        for (int k = 0; k < 2; k++)
+            for (uint64_t draw = 0; draw < 4; draw++)
+                hold_rounded_once(c, k ? QN_BF16 : QN_F16, draw, draw & 1 ? 0.04 : 0);
+    }
+}
+
 /* The weighted sum of the results with one input's element moved. */
 static double nudged_sum(const function_case *c, int leaf, int64_t element, double by) {
     args a = {.qn = devices[0].qn, .d = QN_F64, .nudged = leaf, .element = element, .by = by};
@@ -700,6 +764,7 @@ int main(int argc, char **argv) {
     open_devices();
     RUN(every_function_has_a_case);
     RUN(every_function_agrees_on_every_device);
+    RUN(narrow_functions_are_those_of_f32_rounded_once);
     RUN(gradients_are_central_differences);
     RUN(every_derivative_along_a_tangent_is_the_gradients);
     RUN(elementwise_functions_agree_with_their_oracle);

@@ -377,8 +377,10 @@ qn_tensor *qn_cross(qn_tensor *x, qn_tensor *y, int axis) {
     if (!func_axis(x, axis, &axis)) return func_end(f, NULL);
     if (qn_dim(x, axis) != 3 || qn_dim(y, axis) != 3)
         return func_end(f, tensor_unfit("x", x, "y", y, "axis %d must have 3 elements", axis));
-    qn_tensor *x1 = qn_roll(x, axis, -1), *x2 = qn_roll(x, axis, 1);
-    qn_tensor *y1 = qn_roll(y, axis, -1), *y2 = qn_roll(y, axis, 1);
+    qn_tensor *v[] = {x, y};
+    func_numbers(&f, 2, v);
+    qn_tensor *x1 = qn_roll(v[0], axis, -1), *x2 = qn_roll(v[0], axis, 1);
+    qn_tensor *y1 = qn_roll(v[1], axis, -1), *y2 = qn_roll(v[1], axis, 1);
     return func_end(f, qn_sub(qn_mul(x1, y2), qn_mul(x2, y1)));
 }
 

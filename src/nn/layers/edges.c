@@ -65,9 +65,11 @@ void apply_gcn(calling *c) {
     edges e;
     qn_tensor *bias = c->o->no_bias ? NULL : layer_next(c), *weight = layer_next(c);
     if (!edges_read(c, &e)) return;
-    qn_tensor *x = qn_linear(c->in[0], weight, NULL), *w = c->in[2];
+    qn_tensor *v[] = {qn_linear(c->in[0], weight, NULL), c->in[2], bias};
     qn_tensor *given_from = qn_cast(qn_select(c->in[1], 0, 0), QN_I64);
-    if (!x) return;
+    if (!v[0]) return;
+    qn_dtype dtype = layer_widen(3, v);
+    qn_tensor *x = v[0], *w = v[1];
     if (!w) w = qn_ones_like(qn_cast(given_from, qn_dtype_of(x)));
     w = with_loops(c, &e, given_from, w);
     if (!c->o->no_normalize && w) {
@@ -76,7 +78,7 @@ void apply_gcn(calling *c) {
         w = qn_mul(w, qn_mul(qn_take(root, e.from, 0), qn_take(root, e.to, 0)));
     }
     qn_tensor *y = gathered(c, &e, e.to, qn_mul(qn_unsqueeze(w, 1), qn_take(x, e.from, 0)));
-    c->out[0] = bias ? qn_add(y, bias) : y;
+    c->out[0] = qn_cast(bias ? qn_add(y, v[2]) : y, dtype);
 }
 
 /* ---- attention (Velickovic et al. 2018) ----------------------------------------------------- */
@@ -107,9 +109,13 @@ void apply_gat(calling *c) {
     qn_tensor *bias = o->no_bias ? NULL : layer_next(c), *weight = layer_next(c);
     if (!edges_read(c, &e)) return;
     int64_t shape[] = {e.nodes, o->heads, o->out};
-    qn_tensor *x = qn_reshape(qn_linear(c->in[0], weight, NULL), 3, shape);
-    of_from = qn_take(qn_sum(qn_mul(x, of_from), -1, false), e.from, 0);
-    of_to = qn_take(qn_sum(qn_mul(x, of_to), -1, false), e.to, 0);
+    qn_tensor *v[] = {qn_reshape(qn_linear(c->in[0], weight, NULL), 3, shape), of_from, of_to,
+                      bias};
+    if (!v[0]) return;
+    qn_dtype dtype = layer_widen(4, v);
+    qn_tensor *x = v[0];
+    of_from = qn_take(qn_sum(qn_mul(x, v[1]), -1, false), e.from, 0);
+    of_to = qn_take(qn_sum(qn_mul(x, v[2]), -1, false), e.to, 0);
     qn_tensor *scores = qn_leaky_relu(qn_add(of_from, of_to), o->a);
     if (!scores) return;
     if (!o->no_loops) { /* loops that were given give way to one for each node */
@@ -121,5 +127,5 @@ void apply_gat(calling *c) {
     qn_tensor *y = gathered(c, &e, e.to, qn_mul(qn_unsqueeze(share, 2), qn_take(x, e.from, 0)));
     y = o->no_concat ? qn_mean(y, 1, false)
                      : qn_reshape(y, 2, (int64_t[]){e.nodes, o->heads * o->out});
-    c->out[0] = bias ? qn_add(y, bias) : y;
+    c->out[0] = qn_cast(bias ? qn_add(y, v[3]) : y, dtype);
 }
