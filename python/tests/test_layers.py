@@ -123,6 +123,74 @@ class BesidePyTorch(unittest.TestCase):
                     self.assertEqual(p.default, wanted[n], (kind, n))
 
 
+@unittest.skipIf(np is None, "NumPy is not installed")
+class FunctionsOfHalves(unittest.TestCase):
+    """Of several steps, each is taken in float32, and the result rounded once."""
+
+    def setUp(self):
+        self.rng = np.random.default_rng(3)
+
+    def check(self, name, *args, **keywords):
+        for dtype in ("float16", "bfloat16"):
+            narrow = [qn.tensor(x).astype(dtype) if x.dtype.kind == "f" else qn.tensor(x) for x in args]
+            wide = [x.astype("float32") if x.dtype.kind == "f" else x for x in narrow]
+
+            def slope(*xs, of=getattr(F, name)):
+                y = of(*xs, **keywords)
+                return (y * qn.full_like(y, 0.5)).sum()
+            for f in (lambda *xs: getattr(F, name)(*xs, **keywords), qn.grad(slope)):
+                got, want = f(*narrow), f(*wide).astype(dtype)
+                self.assertEqual(got.dtype, want.dtype, name)
+                np.testing.assert_array_equal(np.asarray(got.astype("float32")),
+                                              np.asarray(want.astype("float32")), f"{name} {keywords} {dtype}")
+
+    def test_are_rounded_once(self):
+        x, y = (self.rng.standard_normal((16, 8)).astype("float32") for _ in range(2))
+        p = self.rng.uniform(0.05, 0.95, (16, 8)).astype("float32")
+        for reduction in ("mean", "sum", "none"):
+            for name in ("mse_loss", "l1_loss", "huber_loss", "smooth_l1_loss", "kl_div"):
+                self.check(name, x, p if name == "kl_div" else y, reduction=reduction)
+            self.check("binary_cross_entropy", p, p[::-1].copy(), p + 1, reduction=reduction)
+            self.check("binary_cross_entropy_with_logits", x, p, p + 1, reduction=reduction)
+            self.check("cross_entropy", x, p, y[0], reduction=reduction)
+            self.check("poisson_nll_loss", x, p * 4, full=True, reduction=reduction)
+            self.check("gaussian_nll_loss", x, y, p, full=True, reduction=reduction)
+        self.check("huber_loss", x, y, delta=0.7)
+        self.check("smooth_l1_loss", x, y, beta=0.3)
+        self.check("kl_div", x, p, reduction="batchmean")
+        self.check("cross_entropy", x, p, label_smoothing=0.1)
+        self.check("normalize", x)
+        self.check("tanhshrink", x / 50)
+
+    def test_cells_and_graphs_are_rounded_once(self):
+        x, h = (qn.tensor(self.rng.standard_normal((5, 8)).astype("float32")) for _ in range(2))
+        edges = qn.zeros((2, 5000), dtype="int64")
+        for dtype in ("float16", "bfloat16"):
+            for made, args in ((nn.GRUCell(8, 8), (x, h)), (nn.RNNCell(8, 8), (x, h)), (nn.GCNConv(8, 4), (x, edges)),
+                               (nn.GATConv(8, 4), (x, edges))):
+                m = made.to(dtype)
+                args = [a.astype(dtype) if a.dtype.kind == "f" else a for a in args]
+                got = m(*args).astype("float32").numpy()
+                wide = [a.astype("float32") if a.dtype.kind == "f" else a for a in args]
+                want = m.to("float32")(*wide).numpy()
+                # the maps of a layer are rounded, too
+                np.testing.assert_allclose(got, want, 0, {"float16": 2e-3, "bfloat16": 2e-2}[dtype], str(m))
+
+    def test_normalize_of_nothing_and_of_much(self):
+        x = qn.tensor([[0.0] * 8, [30000.0] * 8]).astype("float16")
+        self.assertEqual(F.normalize(x).astype("float32").tolist(), [[0.0] * 8, [0.353515625] * 8])
+
+    def test_tanhshrink_has_its_digits_near_0(self):
+        for dtype, close in (("float32", 1e-6), ("float64", 1e-14)):
+            x = np.array([1e-6, -1e-4, 1e-3, 0.03, 0.4, -1.4, 1.6, 30.0], dtype)
+            z = x.astype("float64") ** 2
+            series = x * z * (1 / 3 - z * (2 / 15 - z * (17 / 315 - z * (62 / 2835 - z * 1382 / 155925))))
+            want = np.where(z < 1e-2, series, x - np.tanh(x.astype("float64")))
+            np.testing.assert_allclose(np.asarray(F.tanhshrink(qn.tensor(x))), want, close)
+            g = qn.grad(lambda t: F.tanhshrink(t).sum())(qn.tensor(x))
+            np.testing.assert_allclose(np.asarray(g), np.tanh(x.astype("float64")) ** 2, close)
+
+
 @unittest.skipIf(torch is None, "PyTorch is not installed")
 class FunctionsBesidePyTorch(unittest.TestCase):
     """Arguments mean what they mean there, also by place and where none is given."""

@@ -3,15 +3,37 @@
 What is a row of layers is called by the row; the others are the library's functions under PyTorch's names.
 """
 
+import functools
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from .. import _core
 from .._core import Tensor
 from ..autograd import no_grad
 from .layers import KINDS, options_of
 from .random import generator
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def rounded_once(function: Function) -> Function:
+    """A function of several steps, which takes them in float32 where its arguments are of less."""
+    def is_float(x: Any) -> bool:
+        return isinstance(x, Tensor) and x.dtype.kind == "f"
+
+    def wide(x: Any) -> Any:
+        return x.cast("float32") if is_float(x) and x.dtype.itemsize < 4 else x
+
+    @functools.wraps(function)
+    def call(*args: Any, **given: Any) -> Any:
+        floats = [x.dtype for x in (*args, *given.values()) if is_float(x)]
+        if all(d.itemsize >= 4 for d in floats):
+            return function(*args, **given)
+        y = function(*map(wide, args), **{name: wide(x) for name, x in given.items()})
+        return y.cast(_core.result_type(floats))
+    return cast(Function, call)
+
 
 layer_apply: Any = getattr(_core, "layer_apply")  # noqa: B009 - the stubs have what users call
 
@@ -132,6 +154,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 # ---- norms, dropout ------------------------------------------------------------------------------
 
 
+@rounded_once
 def layer_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None,
                eps: float = 1e-5) -> Tensor:
     if weight is None:  # a bias alone is added
@@ -194,6 +217,7 @@ def dropout_function(kind):
 dropout, dropout1d, dropout2d, dropout3d = (dropout_function(f"Dropout{n}") for n in ("", "1d", "2d", "3d"))
 
 
+@rounded_once
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     length = _core.norm(input, axis=dim, p=p, keepdims=True)
     return input / _core.maximum(length, _core.full_like(length, eps))
@@ -285,6 +309,7 @@ def classes_last(x):
     return _core.moveaxis(x, (1,), (-1,)) if x.ndim > 2 else x
 
 
+@rounded_once
 def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, *, ignore_index: int = -100,
                   reduction: Any = "mean", label_smoothing: float = 0.0) -> Tensor:
     """Of logits [N, C, ..] or [C], and labels [N, ..] or classes' probabilities."""
@@ -314,14 +339,17 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, *, ign
     return terms.sum() / each.sum() if reduction == "mean" else reduced(terms, reduction)
 
 
+@rounded_once
 def mse_loss(input: Tensor, target: Tensor, *, reduction: Any = "mean") -> Any:
     return _core.mse_loss(input, target) if reduction == "mean" else reduced((input - target) ** 2, reduction)
 
 
+@rounded_once
 def l1_loss(input: Tensor, target: Tensor, *, reduction: Any = "mean") -> Any:
     return _core.l1_loss(input, target) if reduction == "mean" else reduced(_core.abs(input - target), reduction)
 
 
+@rounded_once
 def huber_loss(input: Tensor, target: Tensor, reduction: Any = "mean", delta: float = 1.0) -> Any:
     if reduction == "mean":
         return _core.huber_loss(input, target, delta=delta)
@@ -329,12 +357,14 @@ def huber_loss(input: Tensor, target: Tensor, reduction: Any = "mean", delta: fl
     return reduced(_core.where(d <= delta, d * d * 0.5, delta * (d - 0.5 * delta)), reduction)
 
 
+@rounded_once
 def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: Any = "mean", beta: float = 1.0) -> Any:
     if beta == 0:
         return l1_loss(input, target, reduction=reduction)
     return huber_loss(input, target, reduction, beta) / beta
 
 
+@rounded_once
 def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, *,
                          reduction: Any = "mean") -> Any:
     if weight is None:
@@ -342,6 +372,7 @@ def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = 
     return reduced(_core.bce_loss(input, target, reduction="none") * weight, reduction)
 
 
+@rounded_once
 def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, *,
                                      reduction: Any = "mean", pos_weight: Tensor | None = None) -> Any:
     if weight is None and pos_weight is None and reduction == "mean":
@@ -353,6 +384,7 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tens
     return reduced(terms if weight is None else terms * weight, reduction)
 
 
+@rounded_once
 def kl_div(input: Tensor, target: Tensor, *, reduction: Any = "mean", log_target: bool = False) -> Any:
     if reduction == "batchmean":
         return _core.kl_div(input, target, log_target=log_target, reduction="sum") / input.shape[0]
@@ -387,6 +419,7 @@ def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: Any = "mean") 
     return _core.soft_margin_loss(input, target, reduction=reduction)
 
 
+@rounded_once
 def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, *, full: bool = False,
                      eps: float = 1e-8, reduction: Any = "mean") -> Tensor:
     """full: with Stirling's approximation of log(target!), for targets above 1."""
@@ -401,6 +434,7 @@ def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, *, f
     return y
 
 
+@rounded_once
 def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor, full: bool = False, eps: float = 1e-6,
                       reduction: Any = "mean") -> Any:
     """full: with the constant log(2 pi) / 2."""

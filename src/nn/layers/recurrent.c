@@ -113,16 +113,17 @@ static void step_gru(const cell *k, qn_tensor *of_x, qn_tensor *of_h, qn_tensor 
     next[0] = qn_lerp(new, h, update);
 }
 
-/* of_x: what the input gives to the gates. */
+/* of_x: what the input gives to the gates. The states are rounded once in each step. */
 static void step(const cell *k, qn_tensor *of_x, qn_tensor *const *state, qn_tensor **next) {
-    qn_tensor *of_h = qn_linear(state[0], k->weight, k->bias);
-    if (k->kind == GRU) {
-        step_gru(k, of_x, of_h, state[0], next);
-        return;
-    }
-    qn_tensor *sum = qn_add(of_x, of_h);
-    if (k->kind == LSTM) step_lstm(k, sum, state, next);
+    int n = states[k->kind];
+    qn_tensor *v[] = {state[0], n > 1 ? state[1] : NULL, of_x,
+                      qn_linear(state[0], k->weight, k->bias)};
+    qn_dtype dtype = layer_widen(4, v);
+    qn_tensor *sum = k->kind == GRU ? NULL : qn_add(v[2], v[3]);
+    if (k->kind == GRU) step_gru(k, v[2], v[3], v[0], next);
+    if (k->kind == LSTM) step_lstm(k, sum, v, next);
     if (k->kind == RNN) next[0] = k->relu ? qn_relu(sum) : qn_tanh(sum);
+    for (int i = 0; i < n; i++) next[i] = qn_cast(next[i], dtype);
 }
 
 static qn_tensor *zeros(calling *c, qn_tensor *x, int64_t rows, int64_t width) {
