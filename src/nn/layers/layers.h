@@ -94,8 +94,8 @@ qn_tensor *layer_apply(const layer *l, qn_tensor *x);
 qn_tensor *layer_next(calling *c); /* the next tensor */
 /* x, or in training with values dropped. */
 qn_tensor *layer_drop(calling *c, qn_tensor *x, double p);
-/* Missing ones stay missing; narrow floats become f32, so that a layer of several steps rounds once,
- * to the dtype that this gives: their common one. */
+/* Missing ones stay missing; narrow floats become f32, so that a layer of several steps rounds
+ * once, to the dtype that this gives: their common one. */
 qn_dtype layer_widen(int n, qn_tensor **x);
 /* False after an error that names the layer: x has another number of axes. */
 bool layer_rank(calling *c, qn_tensor *x, const char *what, int least, int most);
