@@ -179,7 +179,8 @@ QN_API const char *qn_name(const qn_tensor *t); /* NULL: none was given */
 
 /* ---- tensors ---------------------------------------------------------------------------- */
 
-/* A tensor holding a copy of `data` (row-major, prod(shape) elements of dtype). */
+/* A tensor holding a copy of `data` (row-major, prod(shape) elements of dtype). A bool is one byte;
+ * any that is not 0 is true, and 1 in the copy, so also in what qn_write and kernels give. */
 QN_API qn_tensor *qn_from(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape,
                           const void *data);
 /* Who lends memory to qn_borrow, and is told when it is not needed any more. */
@@ -192,7 +193,7 @@ typedef struct qn_lender {
 /* As qn_from, but the tensor lies where `data` does, which must stay as it is until it is given
  * back: when nothing needs it any more, at the latest when the context is closed, and at once
  * where it is copied after all, by a device with memory of its own and of data that is not at a
- * multiple of 64 bytes. It is never written: an assignment takes other memory. give_back may be
+ * multiple of 64 bytes, or bools with a byte that is neither 0 nor 1. It is never written: an assignment takes other memory. give_back may be
  * called by any call on the context, and must not use it. NULL, or no give_back, is qn_from.
  * c64 and c128 are QN_EDTYPE, for their parts lie apart in a tensor. After an error nothing was
  * borrowed. */

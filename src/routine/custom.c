@@ -65,6 +65,12 @@ static qn_custom_array view(const routine_call *c, const routine_array *a, int64
                              shape};
 }
 
+/* A bool is one byte, 0 or 1: kernels rely on it, and a function may write what it likes. */
+static void make_truths(const qn_custom_array *a, size_t bytes) {
+    uint8_t *truth = a->data;
+    for (size_t i = 0; a->dtype == QN_BOOL && i < bytes; i++) truth[i] = truth[i] != 0;
+}
+
 void run_custom(const routine_call *c, void *scratch, int64_t from, int64_t to) {
     const qn_custom_options *o = c->custom;
     int64_t in_shape[ROUTINE_SOURCES][QN_MAX_RANK], out_shape[ROUTINE_RESULTS][QN_MAX_RANK];
@@ -81,5 +87,7 @@ void run_custom(const routine_call *c, void *scratch, int64_t from, int64_t to) 
             spare += spare_bytes(c, i);
         }
         o->function(o->arg, in, out);
+        for (int i = 0; i < o->n_out; i++)
+            make_truths(&out[i], (size_t)n * item_bytes(c, &c->result[i]));
     }
 }

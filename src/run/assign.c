@@ -28,11 +28,35 @@ static node_id node_over(qn_ctx *qn, qn_dtype dtype, tuple_id shape, uint32_t b)
     return n;
 }
 
+/* A bool is one byte, 0 or 1: kernels rely on it. Others have the bytes that they like. */
+static bool bools_are_some(qn_dtype dtype, const uint8_t *data, size_t size) {
+    uint8_t all = 0;
+    if (dtype != QN_BOOL) return true;
+    for (size_t i = 0; i < size; i++) all |= data[i];
+    return all <= 1;
+}
+
+/* As C has it for _Bool, and NumPy: what is not 0 is true. */
+static qn_code copy_bools(qn_ctx *qn, void *memory, const uint8_t *data, size_t size) {
+    const run_state *r = qn->run;
+    uint8_t piece[4096];
+    qn_code code = QN_OK;
+    for (size_t at = 0, n; at < size && !code; at += n) {
+        n = size - at < sizeof piece ? size - at : sizeof piece;
+        for (size_t i = 0; i < n; i++) piece[i] = data[at + i] != 0;
+        code = r->dev->copy_in(r->dev_state, memory, at, piece, n);
+    }
+    return code;
+}
+
 node_id node_from(qn_ctx *qn, qn_dtype dtype, tuple_id shape, const void *data, size_t size) {
     uint32_t b = buffer_new(qn, size);
+    const run_state *r = qn->run;
     double start = trace_on(qn) ? clock_seconds() : 0;
-    qn_code code =
-        qn->run->dev->copy_in(qn->run->dev_state, buffer_at(qn, b)->memory, 0, data, size);
+    void *memory = buffer_at(qn, b)->memory;
+    qn_code code = bools_are_some(dtype, data, size)
+                       ? r->dev->copy_in(r->dev_state, memory, 0, data, size)
+                       : copy_bools(qn, memory, data, size);
     if (trace_on(qn)) traced_copy(qn, "copy in", size, start);
     if (code) {
         buffer_unref(qn, b);
@@ -69,7 +93,7 @@ static void from_work(void *arg) {
         return;
     }
     bool lies = f->lender && f->lender->give_back && size && qn->run->dev->host_memory &&
-                (uintptr_t)f->data % 64 == 0;
+                (uintptr_t)f->data % 64 == 0 && bools_are_some(f->dtype, f->data, size);
     if (!lies) {
         f->made = tensor_new(qn, node_from(qn, f->dtype, dims, f->data, size));
         if (f->made && f->lender && f->lender->give_back) f->lender->give_back(f->lender->owner);

@@ -492,6 +492,37 @@ static void refuse_options(qn_ctx *qn, qn_custom_options o, qn_code code, const 
     expect(qn, code, text);
 }
 
+/* Writes i % 4 as truths, and the same where nobody wants it. */
+static void truths(void *arg, const qn_custom_array *in, const qn_custom_array *out) {
+    (void)arg;
+    for (int64_t i = 0; i < elements(&in[0]); i++)
+        ((uint8_t *)out[0].data)[i] = (uint8_t)((const float *)in[0].data)[i];
+}
+
+/* What a function writes that is not 0 is true. */
+static void bools_are_1_of_each_device(void) {
+    static const float v[8] = {0, 1, 2, 255, 3, 0, 128, 1};
+    for (int rows = 0; rows < 2; rows++) {
+        qn_ctx *qn = begin();
+        qn_custom_options o = QN_CUSTOM_OPTIONS(.name = "truths", .n_in = 1, .n_out = 1,
+                                                .function = truths, .rows = rows);
+        o.in_dtypes[0] = QN_F32;
+        o.out_dtypes[0] = QN_BOOL;
+        qn_custom *k = qn_custom_new(qn, &o);
+        qn_tensor *y = apply(k, qn_from(qn, QN_F32, 2, (int64_t[]){4, 2}, v));
+        uint8_t got[8];
+        CHECK_INT(qn_read(y, got, sizeof got), QN_OK);
+        for (int i = 0; i < 8; i++) CHECK_INT(got[i], v[i] != 0);
+        float *one = values(qn_cast(qn_eq(y, qn_ones_like(y)), QN_F32));
+        for (int i = 0; i < 8; i++) CHECK(one[i] == (v[i] != 0));
+        end(qn);
+    }
+}
+
+static void bools_are_1(void) {
+    on_each_device(bools_are_1_of_each_device);
+}
+
 static void options_are_checked(void) {
     qn_ctx *qn = begin();
     qn_custom_options o = cube_options(NULL);
@@ -663,6 +694,7 @@ int main(int argc, char **argv) {
     RUN(static_graphs_of_sizes_that_vary);
     RUN(c_as_text_is_compiled);
     RUN(refused_text_says_where);
+    RUN(bools_are_1);
     RUN(options_are_checked);
     RUN(calls_name_what_does_not_fit);
     RUN(slopes_are_checked);

@@ -168,6 +168,67 @@ static void a_tensors_memory_stays_while_it_is_held(void) {
     qn_close(qn);
 }
 
+/* What is not 0 is true, as in C and in NumPy, by whichever way it comes in. */
+static void check_truths(qn_tensor *x) {
+    uint8_t bytes[N];
+    double sum, mean;
+    int64_t most;
+    CHECK_INT(qn_read(x, bytes, N), QN_OK);
+    for (int i = 0; i < N; i++) CHECK_INT(bytes[i], i % 4 != 0);
+    CHECK_INT(qn_read(qn_sum(qn_cast(x, QN_F64), 0, false), &sum, sizeof sum), QN_OK);
+    CHECK_INT((int)sum, N / 4 * 3);
+    CHECK_INT(qn_read(qn_cast(qn_mean(x, 0, false), QN_F64), &mean, sizeof mean), QN_OK);
+    CHECK(mean == .75);
+    CHECK_INT(qn_read(qn_argmax(x, 0, false), &most, sizeof most), QN_OK);
+    CHECK_INT((int)most, 1);
+    qn_tensor *same = qn_eq(x, qn_ne(qn_cast(x, QN_I32), qn_scalar(qn_context(x), QN_I32, 0)));
+    CHECK_INT(qn_read(qn_sum(qn_cast(same, QN_F64), 0, false), &sum, sizeof sum), QN_OK);
+    CHECK_INT((int)sum, N);
+}
+
+static void bools_of_other_bytes_are_made_1(void) {
+    static const struct {
+        const char *device, *cpu;
+    } ways[] = {{"cpu", ""}, {"cpu", "cc"}, {"ref", ""}};
+    static const uint8_t other[4] = {0, 1, 2, 255};
+    _Alignas(64) uint8_t given[N], ones[N];
+    const int64_t n = N;
+    for (int i = 0; i < N; i++) given[i] = other[i % 4], ones[i] = 1;
+    for (int d = 0; d < 3; d++) {
+        setenv("QN_CPU", ways[d].cpu, 1);
+        qn_ctx *qn = opened(ways[d].device);
+        lent l = {.back = 0};
+        qn_lender lender = QN_LENDER(.give_back = give_back, .owner = &l);
+        check_truths(qn_from(qn, QN_BOOL, 1, &n, given));
+        check_truths(qn_borrow(qn, QN_BOOL, 1, &n, given, &lender));
+        CHECK_INT(l.back, 1); /* a copy */
+        CHECK_INT(given[3], 255);
+        qn_tensor *x = qn_borrow(qn, QN_BOOL, 1, &n, ones, &lender);
+        CHECK_INT(l.back, 1);
+        CHECK_INT(qn_write(x, given, N), QN_OK);
+        check_truths(x);
+        x = qn_from(qn, QN_BOOL, 2, (int64_t[]){2, N}, (uint8_t[2 * N]){0});
+        x = qn_variable(x);
+        qn_tensor *row = qn_select(x, 0, 1);
+        CHECK_INT(qn_write(row, given, N), QN_OK);
+        check_truths(qn_select(x, 0, 1));
+        if (qn_error_code(qn)) FAIL("%s", qn_error(qn));
+        qn_close(qn);
+    }
+    unsetenv("QN_CPU");
+}
+
+/* Longer than what is converted at a time. */
+static void many_bools_are_made_1(void) {
+    enum { MANY = 10001 };
+    static uint8_t given[MANY], got[MANY];
+    qn_ctx *qn = opened("cpu");
+    for (int i = 0; i < MANY; i++) given[i] = (uint8_t)(i % 256);
+    CHECK_INT(qn_read(qn_from(qn, QN_BOOL, 1, (int64_t[]){MANY}, given), got, MANY), QN_OK);
+    for (int i = 0; i < MANY; i++) CHECK_INT(got[i], given[i] != 0);
+    qn_close(qn);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(borrowed_memory_is_not_copied);
@@ -176,5 +237,7 @@ int main(int argc, char **argv) {
     RUN(what_does_not_lie_right_is_copied);
     RUN(borrowed_memory_is_not_written);
     RUN(a_tensors_memory_stays_while_it_is_held);
+    RUN(bools_of_other_bytes_are_made_1);
+    RUN(many_bools_are_made_1);
     return test_end();
 }
