@@ -672,7 +672,8 @@ QN_API qn_tensor *qn_index_fill(qn_tensor *x, qn_tensor *index, double value, in
  * nothing comes x; integers as f32 */
 QN_API qn_tensor *qn_scatter_mean(qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis,
                                   bool include_self);
-/* x with `value`, in x's dtype, where the mask is not 0; both broadcast to x's shape */
+/* x with `value`, in x's dtype, where the mask is not 0; both broadcast to x's shape; a number that
+ * x's dtype does not hold is QN_ERANGE */
 QN_API qn_tensor *qn_masked_fill(qn_tensor *x, qn_tensor *mask, qn_tensor *value);
 /* x with the elements of src, in their flat order, where the mask, broadcast to x, is not 0; those
  * that src lacks are indices outside of it */

@@ -228,6 +228,10 @@ QN_API qn_tensor *qn_pixel_unshuffle(qn_tensor *x, int64_t r);
  * reduction than the mean; options may be NULL */
 QN_API qn_tensor *qn_cross_entropy_with(qn_tensor *logits, qn_tensor *labels,
                                         const qn_cross_entropy_options *options);
+/* nll_loss with the same options as cross_entropy_with, of which smoothing mixes in the mean of all
+ * classes' -log_p; options may be NULL */
+QN_API qn_tensor *qn_nll_loss_with(qn_tensor *log_p, qn_tensor *labels,
+                                   const qn_cross_entropy_options *options);
 /* -sum of target * log_softmax(logits, -1) over the last axis, target being the classes'
  * probabilities; reduced over the rows */
 QN_API qn_tensor *qn_cross_entropy_soft(qn_tensor *logits, qn_tensor *target,

@@ -374,6 +374,10 @@
                             &QN_CROSS_ENTROPY_OPTIONS(.smoothing = 0.25, .weight = IN(6),          \
                                                       .ignore = 2, .ignores = true,                \
                                                       .reduction = QN_REDUCE_SUM)))                \
+    X(nll_loss_with, -4, 4,                                                                        \
+      qn_nll_loss_with(M, INDEX(6, 4),                                                             \
+                       &QN_CROSS_ENTROPY_OPTIONS(.smoothing = 0.25, .weight = IN(6), .ignore = 2,  \
+                                                 .ignores = true, .reduction = QN_REDUCE_SUM)))    \
     X(cross_entropy_soft, -4, 4, qn_cross_entropy_soft(M, IN(6), QN_REDUCE_NONE))                  \
     X(kl_div, 0.5, 4,                                                                              \
       both_of(qn_kl_div(M, M, false, QN_REDUCE_NONE), qn_kl_div(M, M, true, QN_REDUCE_SUM)))       \

@@ -45,11 +45,12 @@ OF = {("elu", "alpha"): "1", ("celu", "alpha"): "1", ("leaky_relu", "slope"): "0
       ("cosine_similarity", "axis"): "-1", ("cosine_similarity", "eps"): "1e-08", ("focal_loss", "alpha"): "0.25",
       ("focal_loss", "gamma"): "2", ("gaussian_nll_loss", "eps"): "1e-06", ("fftfreq", "d"): "1",
       ("rfftfreq", "d"): "1", ("slice", "step"): "1", ("slice_scatter", "step"): "1", ("linspace", "n"): "50",
-      ("attention", "mask"): "N", ("cross_entropy", "weight"): "N", ("rot90", "turns"): "1", ("rot90", "a"): "0",
-      ("rot90", "b"): "1", ("flatten", "first"): "0", ("flatten", "last"): "-1", ("eye", "columns"): "N",
+      ("attention", "mask"): "N", ("cross_entropy", "weight"): "N", ("nll_loss", "weight"): "N",
+      ("rot90", "turns"): "1", ("rot90", "a"): "0", ("rot90", "b"): "1",
+      ("flatten", "first"): "0", ("flatten", "last"): "-1", ("eye", "columns"): "N",
       ("solve", "b"): "", ("solve_triangular", "b"): "", ("lstsq", "b"): "", ("beta", "b"): "", ("mode", "mode"): "",
       ("gamma", "gamma"): "", ("transpose", "b"): "-1", ("transpose", "a"): "-2", ("diagonal_axes", "b"): "-1",
-      ("diagonal_axes", "a"): "-2", ("cross_entropy", "smoothing"): "0",
+      ("diagonal_axes", "a"): "-2", ("cross_entropy", "smoothing"): "0", ("nll_loss", "smoothing"): "0",
       ("irfftn", "last"): "0", ("irfft2", "last"): "0", ("bitcast", "dtype"): "", ("cast", "dtype"): "",
       ("cast_saturating", "dtype"): "", ("view", "dtype"): "", ("mx_quantize", "dtype"): "",
       ("mx_quantize", "block"): "32", ("bincount", "weights"): "N", ("multinomial", "weights"): "",
@@ -261,7 +262,7 @@ class Reader:
     def function(self, name):
         section, doc = self.sections[name]
         f = Function(name, section, doc)
-        base = {"cross_entropy_with": "cross_entropy"}.get(name, name)
+        base = {"cross_entropy_with": "cross_entropy", "nll_loss_with": "nll_loss"}.get(name, name)
         f.name = base
         if base in BY_HAND:
             row = BY_HAND[base]

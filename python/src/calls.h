@@ -436,7 +436,6 @@ X(attention, "attention",
   T(1), T(2), &(qn_attention_options){.size = sizeof(qn_attention_options), .causal = B(3), .scale
   = F(4), .cap = F(5), .window = Z(6), .mask = T(7), .grouped = B(8)}))
 X(dropout, "dropout", "x:T key:T p:F=0.5", qn_dropout(T(0), T(1), F(2)))
-X(nll_loss, "nll_loss", "log_p:T labels:T", qn_nll_loss(T(0), T(1)))
 X(mse_loss, "mse_loss", "x:T y:T", qn_mse_loss(T(0), T(1)))
 X(l1_loss, "l1_loss", "x:T y:T", qn_l1_loss(T(0), T(1)))
 X(huber_loss, "huber_loss", "x:T y:T delta:F=1", qn_huber_loss(T(0), T(1), F(2)))
@@ -456,6 +455,10 @@ X(pixel_unshuffle, "pixel_unshuffle", "x:T r:Z", qn_pixel_unshuffle(T(0), Z(1)))
 X(cross_entropy, "cross_entropy",
   "logits:T labels:T * reduction:e16=0 smoothing:F=0 weight:T=N ignore:Z=N",
   qn_cross_entropy_with(T(0), T(1), &(qn_cross_entropy_options){.size =
+  sizeof(qn_cross_entropy_options), .reduction = (qn_reduction)I(2), .smoothing = F(3), .weight =
+  T(4), .ignore = Z(5), .ignores = GIVEN(5)}))
+X(nll_loss, "nll_loss", "log_p:T labels:T * reduction:e16=0 smoothing:F=0 weight:T=N ignore:Z=N",
+  qn_nll_loss_with(T(0), T(1), &(qn_cross_entropy_options){.size =
   sizeof(qn_cross_entropy_options), .reduction = (qn_reduction)I(2), .smoothing = F(3), .weight =
   T(4), .ignore = Z(5), .ignores = GIVEN(5)}))
 X(cross_entropy_soft, "cross_entropy_soft", "logits:T target:T reduction:e16=0",

@@ -336,7 +336,8 @@ X(scatter_mean, "(x, index, src, axis, include_self=True)",
   "x with the mean of what scatter brings to a place, x's element among them if include_self; "
   "where nothing comes x; integers as f32")
 X(masked_fill, "(x, mask, value)",
-  "x with `value`, in x's dtype, where the mask is not 0; both broadcast to x's shape")
+  "x with `value`, in x's dtype, where the mask is not 0; both broadcast to x's shape; a number "
+  "that x's dtype does not hold is RangeError")
 X(masked_scatter, "(x, mask, src)",
   "x with the elements of src, in their flat order, where the mask, broadcast to x, is not 0; "
   "those that src lacks are indices outside of it")
@@ -547,8 +548,6 @@ X(attention, "(q, k, v, *, causal=False, scale=0, cap=0, window=0, mask=None, gr
   "softmax(q @ transpose(k) / sqrt(D)) @ v over q [.., Tq, D], k [.., Tk, D], v [.., Tk, E], "
   "floats: [.., Tq, E]; options may be None; causal: query i sees keys up to i + Tk - Tq")
 X(dropout, "(x, key, p=0.5)", "zeros with probability p, the rest times 1 / (1-p); key: as of key")
-X(nll_loss, "(log_p, labels)",
-  "mean of -log_p at the labels: log_p [.., C], labels [..] of integers: a scalar")
 X(mse_loss, "(x, y)", "mean of (x - y)^2: a scalar")
 X(l1_loss, "(x, y)", "mean of |x - y|: a scalar")
 X(huber_loss, "(x, y, delta=1)",
@@ -576,6 +575,9 @@ X(pixel_unshuffle, "(x, r)", "the inverse of pixel_shuffle")
 X(cross_entropy, "(logits, labels, *, reduction=\"mean\", smoothing=0, weight=None, ignore=None)",
   "cross_entropy with weights of classes, smoothed labels, one that does not count, or another "
   "reduction than the mean; options may be None")
+X(nll_loss, "(log_p, labels, *, reduction=\"mean\", smoothing=0, weight=None, ignore=None)",
+  "nll_loss with the same options as cross_entropy_with, of which smoothing mixes in the mean of "
+  "all classes' -log_p; options may be None")
 X(cross_entropy_soft, "(logits, target, reduction=\"mean\")",
   "-sum of target * log_softmax(logits, -1) over the last axis, target being the classes' "
   "probabilities; reduced over the rows")

@@ -45,6 +45,13 @@ class WithNumPy(unittest.TestCase):
         gc.collect()
         self.assertEqual(a.tolist(), [1, 2, 3])
 
+    def test_bools_of_other_bytes_are_true(self):
+        raw = np.tile(np.array([0, 1, 2, 255], "uint8"), 64).view(bool)
+        for x in (qn.tensor(raw), qn.from_dlpack(raw)):
+            self.assertEqual(x.sum().item(), 192)
+            self.assertEqual(x.mean().item(), 0.75)
+            self.assertEqual(np.asarray(x).view("uint8").max(), 1)
+
     def test_computed_values_are_given(self):
         y = qn.arange(1000, dtype="float32") * 2
         self.assertTrue((np.asarray(y) == np.arange(1000) * 2).all())

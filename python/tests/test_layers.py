@@ -191,6 +191,24 @@ class FunctionsOfHalves(unittest.TestCase):
             np.testing.assert_allclose(np.asarray(g), np.tanh(x.astype("float64")) ** 2, close)
 
 
+class Labels(unittest.TestCase):
+    def test_no_label_counts_from_the_end(self):
+        x = qn.tensor([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])
+        for label in (-1, 3):
+            y = qn.tensor([0, label])
+            for loss in (qn.nll_loss, F.nll_loss, nn.NLLLoss(), nn.NLLLoss(weight=qn.ones(3)), qn.cross_entropy):
+                with self.assertRaisesRegex(IndexError, f"index {label} of an axis of 3"):
+                    loss(x, y).item()
+            log_p = qn.log_softmax(qn.zeros((4, 1, 3)), axis=2)
+            with self.assertRaisesRegex(IndexError, f"ctc_loss: index {label} of an axis of 3"):
+                F.ctc_loss(log_p, qn.tensor([[1, label]]), qn.tensor([4]), qn.tensor([2])).item()
+        self.assertEqual(F.nll_loss(x, qn.tensor([0, -1]), ignore_index=-1).item(), 0)
+
+    def test_many_rows_of_float16(self):
+        x, y = qn.full((70000, 2), -0.9058, dtype="float16"), qn.zeros(70000, dtype="int64")
+        self.assertAlmostEqual(F.nll_loss(x, y).item(), 0.9058, 3)
+
+
 @unittest.skipIf(torch is None, "PyTorch is not installed")
 class FunctionsBesidePyTorch(unittest.TestCase):
     """Arguments mean what they mean there, also by place and where none is given."""
@@ -256,6 +274,13 @@ class FunctionsBesidePyTorch(unittest.TestCase):
                 self.check("gaussian_nll_loss", x, y, var, full, 0.2, reduction)
                 self.check("poisson_nll_loss", x, y, True, full=full, reduction=reduction)
                 self.check("poisson_nll_loss", var, y, False, full=full, eps=0.01, reduction=reduction)
+        for shape in ((5, 4), (5, 4, 3), (4,)):
+            x, rows = self.floats(*shape), (shape[:1] + shape[2:]) if len(shape) > 1 else ()
+            y = self.rng.integers(0, 4, rows)
+            for reduction in ("mean", "sum", "none"):
+                for weight in (None, abs(self.floats(4))):
+                    for ignore in (-100, 2):
+                        self.check("nll_loss", x, np.asarray(y), weight, ignore_index=ignore, reduction=reduction)
         p = qn.tensor([0.0, 1e-42, 2e-39, 1e-38, 1e-30, 1.0])
         self.check("binary_cross_entropy", np.asarray(p), np.ones(6, "float32"), reduction="none")
         for y in (0.0, 0.5, 1.0):

@@ -375,7 +375,8 @@ X(TENSOR, scatter_mean, (qn_tensor *x, qn_tensor *index, qn_tensor *src, int axi
   "x with the mean of what scatter brings to a place, x's element among them if include_self; "
   "where nothing comes x; integers as f32")
 X(TENSOR, masked_fill, (qn_tensor *x, qn_tensor *mask, qn_tensor *value), -, 0, 0,
-  "x with `value`, in x's dtype, where the mask is not 0; both broadcast to x's shape")
+  "x with `value`, in x's dtype, where the mask is not 0; both broadcast to x's shape; a number "
+  "that x's dtype does not hold is QN_ERANGE")
 X(TENSOR, masked_scatter, (qn_tensor *x, qn_tensor *mask, qn_tensor *src), -, 0, 0,
   "x with the elements of src, in their flat order, where the mask, broadcast to x, is not 0; "
   "those that src lacks are indices outside of it")
@@ -651,6 +652,9 @@ X(TENSOR, pixel_unshuffle, (qn_tensor *x, int64_t r), -, 0, 0,
 X(TENSOR, cross_entropy_with, (qn_tensor *logits, qn_tensor *labels, const qn_cross_entropy_options *options), -, 0, 0,
   "cross_entropy with weights of classes, smoothed labels, one that does not count, or another "
   "reduction than the mean; options may be NULL")
+X(TENSOR, nll_loss_with, (qn_tensor *log_p, qn_tensor *labels, const qn_cross_entropy_options *options), -, 0, 0,
+  "nll_loss with the same options as cross_entropy_with, of which smoothing mixes in the mean of "
+  "all classes' -log_p; options may be NULL")
 X(TENSOR, cross_entropy_soft, (qn_tensor *logits, qn_tensor *target, qn_reduction reduction), -, 0, 0,
   "-sum of target * log_softmax(logits, -1) over the last axis, target being the classes' "
   "probabilities; reduced over the rows")

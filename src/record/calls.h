@@ -525,6 +525,8 @@ X(qn_tensor *, T, pixel_shuffle, (qn_tensor *x, int64_t r), (x, r), (T(0), Z(1))
 X(qn_tensor *, T, pixel_unshuffle, (qn_tensor *x, int64_t r), (x, r), (T(0), Z(1)))
 X(qn_tensor *, T, cross_entropy_with, (qn_tensor *logits, qn_tensor *labels, const qn_cross_entropy_options *options), (logits, labels, options),
   (T(0), T(1), K(2, cross_entropy_options)))
+X(qn_tensor *, T, nll_loss_with, (qn_tensor *log_p, qn_tensor *labels, const qn_cross_entropy_options *options), (log_p, labels, options), (T(0),
+  T(1), K(2, cross_entropy_options)))
 X(qn_tensor *, T, cross_entropy_soft, (qn_tensor *logits, qn_tensor *target, qn_reduction reduction), (logits, target, reduction), (T(0), T(1), I(2)))
 X(qn_tensor *, T, kl_div, (qn_tensor *log_p, qn_tensor *target, bool log_target, qn_reduction reduction), (log_p, target, log_target, reduction),
   (T(0), T(1), B(2), I(3)))

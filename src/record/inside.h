@@ -445,6 +445,7 @@
 #define qn_pixel_shuffle inner_pixel_shuffle
 #define qn_pixel_unshuffle inner_pixel_unshuffle
 #define qn_cross_entropy_with inner_cross_entropy_with
+#define qn_nll_loss_with inner_nll_loss_with
 #define qn_cross_entropy_soft inner_cross_entropy_soft
 #define qn_kl_div inner_kl_div
 #define qn_bce_loss inner_bce_loss

@@ -529,6 +529,8 @@ X(qn_tensor *, pixel_shuffle, t_t_z, OF_HANDLES_1(x), (qn_tensor *x, int64_t r),
 X(qn_tensor *, pixel_unshuffle, t_t_z, OF_HANDLES_1(x), (qn_tensor *x, int64_t r), (x, r))
 X(qn_tensor *, cross_entropy_with, t_t_t_constcross_entropy_optionsp, OF_HANDLES_2(logits, labels), (qn_tensor *logits, qn_tensor *labels,
   const qn_cross_entropy_options *options), (logits, labels, options))
+X(qn_tensor *, nll_loss_with, t_t_t_constcross_entropy_optionsp, OF_HANDLES_2(log_p, labels), (qn_tensor *log_p, qn_tensor *labels,
+  const qn_cross_entropy_options *options), (log_p, labels, options))
 X(qn_tensor *, cross_entropy_soft, t_t_t_reduction, OF_HANDLES_2(logits, target), (qn_tensor *logits, qn_tensor *target, qn_reduction reduction),
   (logits, target, reduction))
 X(qn_tensor *, kl_div, t_t_t_b_reduction, OF_HANDLES_2(log_p, target), (qn_tensor *log_p, qn_tensor *target, bool log_target,

@@ -150,6 +150,12 @@ static void bad_lengths_and_shapes(void) {
     y = qn_ctc_loss(y, word, NULL, NULL, 0, QN_REDUCE_NONE);
     CHECK_INT(qn_read(y, got, 16), 0);
     CHECK(got[0] == (double)INFINITY);
+    for (int64_t label = -1; label < 4; label += 4) {
+        int64_t said[4] = {1, 2, 1, label};
+        qn_tensor *some = qn_from(qn, QN_I64, 2, (int64_t[]){2, 2}, said);
+        CHECK_INT(qn_read(qn_ctc_loss(p, some, NULL, NULL, 0, QN_REDUCE_NONE), got, 16), 0);
+        CHECK(isfinite(got[0]) && isnan(got[1])); /* neither counts from the end */
+    }
     CHECK(!qn_ctc_loss(p, word, NULL, NULL, 3, QN_REDUCE_NONE));
     CHECK_INT(qn_error_code(qn), QN_ERANGE);
     qn_clear_error(qn);

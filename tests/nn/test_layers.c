@@ -511,6 +511,49 @@ static void graph_convolution_is_the_sum_over_edges(void) {
     qn_close(qn);
 }
 
+/* -1 is no node: the edge brings nothing, and with QN_CHECK it is an error. */
+static void nodes_do_not_count_from_the_end(void) {
+    static const char *const kind[] = {"GCNConv", "GATConv"};
+    setenv("QN_CHECK", "1", 1);
+    for (int k = 0; k < 4; k++) {
+        qn_ctx *qn = open_context();
+        qn_module *m = qn_module_new(qn, 1);
+        qn_layer *l = qn_layer_new(m, kind[k / 2], "g",
+                                   &QN_LAYER_OPTIONS(.in = 1, .out = 1, .no_normalize = true));
+        int64_t edge[4] = {0, 2, 1, 1};
+        edge[k % 2 ? 3 : 1] = -1;
+        qn_tensor *in[2] = {qn_from(qn, QN_F32, 2, (int64_t[]){3, 1}, (float[]){1, 10, 100}),
+                            qn_from(qn, QN_I64, 2, (int64_t[]){2, 2}, edge)};
+        qn_tensor *out[1];
+        float got[3];
+        CHECK_INT(qn_layer_call(l, 2, in, 1, out), QN_OK);
+        CHECK_INT(qn_read(out[0], got, sizeof got), QN_ERANGE);
+        CHECK(strstr(qn_error(qn), "index -1 of an axis of 3") != NULL);
+        qn_clear_error(qn);
+        qn_module_free(m);
+        qn_close(qn);
+    }
+    unsetenv("QN_CHECK");
+}
+
+static void edges_of_no_node_bring_nothing(void) {
+    qn_ctx *qn = open_context();
+    qn_module *m = qn_module_new(qn, 1);
+    qn_layer *l = qn_layer_new(m, "GCNConv", "g", &QN_LAYER_OPTIONS(.in = 1, .out = 1));
+    CHECK_INT(qn_write(qn_module_find(m, "g.lin.weight"), &(float){2}, sizeof(float)), QN_OK);
+    for (int k = 0; k < 2; k++) {
+        int64_t edge[6] = {0, 2, 1, 1, 1, k ? -1 : 3};
+        qn_tensor *in[2] = {qn_from(qn, QN_F32, 2, (int64_t[]){3, 1}, (float[]){1, 10, 100}),
+                            qn_from(qn, QN_I64, 2, (int64_t[]){2, 3}, edge)};
+        qn_tensor *out[1];
+        CHECK_INT(qn_layer_call(l, 2, in, 1, out), QN_OK);
+        double middle = 2 / sqrt(3) + 20.0 / 3 + 200 / sqrt(3);
+        check_values(out[0], (double[]){2, middle, 200}, 3);
+    }
+    qn_module_free(m);
+    qn_close(qn);
+}
+
 /* With no attention parameters all edges to a node count alike, its loop too. */
 static void graph_attention_of_zeros_is_the_mean_over_edges(void) {
     qn_ctx *qn = open_context();
@@ -570,6 +613,8 @@ int main(int argc, char **argv) {
     RUN(attention_by_steps_is_attention_of_all);
     RUN(graph_convolution_is_the_sum_over_edges);
     RUN(graph_attention_of_zeros_is_the_mean_over_edges);
+    RUN(nodes_do_not_count_from_the_end);
+    RUN(edges_of_no_node_bring_nothing);
     RUN(buffers_are_saved_and_loaded);
     return test_end();
 }

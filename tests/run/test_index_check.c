@@ -23,6 +23,10 @@ static qn_tensor *indices(int64_t last, bool computed) {
     return computed ? qn_add(x, qn_like(x, 7)) : x;
 }
 
+static qn_tensor *values(void) {
+    return qn_from(qn, QN_F32, 1, SHAPE(3), (const float[]){0.5f, -1, 2});
+}
+
 static qn_tensor *use_gather(qn_tensor *x, qn_tensor *i) {
     return qn_gather(qn_reshape(x, 1, SHAPE(3)), i, 0);
 }
@@ -49,6 +53,32 @@ static qn_tensor *use_cross_entropy(qn_tensor *x, qn_tensor *i) {
 static qn_tensor *use_nll_loss(qn_tensor *x, qn_tensor *i) {
     return qn_nll_loss(qn_expand(qn_reshape(x, 2, SHAPE(1, 3)), 2, SHAPE(5, 3)), i);
 }
+static qn_tensor *use_nll_loss_with(qn_tensor *x, qn_tensor *i) {
+    x = qn_expand(qn_reshape(x, 2, SHAPE(1, 3)), 2, SHAPE(5, 3));
+    return qn_nll_loss_with(x, i, &QN_CROSS_ENTROPY_OPTIONS(.weight = values()));
+}
+static qn_tensor *use_ctc_loss(qn_tensor *x, qn_tensor *i) {
+    x = qn_expand(qn_reshape(x, 3, SHAPE(1, 1, 3)), 3, SHAPE(7, 1, 3));
+    return qn_ctc_loss(x, qn_reshape(i, 2, SHAPE(1, 5)), NULL, NULL, 0, QN_REDUCE_SUM);
+}
+static qn_tensor *use_index_put(qn_tensor *x, qn_tensor *i) {
+    x = qn_expand(qn_reshape(x, 2, SHAPE(3, 1)), 2, SHAPE(3, 4));
+    qn_index_item item[1] = {QN_AT_PLACES(i)};
+    return qn_index_put(x, 1, item, qn_ones(qn, QN_F32, 0, NULL), QN_COMBINE_SET);
+}
+static qn_tensor *two_arrays(qn_tensor *x, qn_tensor *i, bool put) {
+    x = qn_expand(qn_reshape(x, 3, SHAPE(1, 3, 1)), 3, SHAPE(9, 3, 2));
+    qn_index_item item[3] = {QN_AT_PLACES(qn_full(qn, QN_I64, 0, NULL, 8)), QN_AT_PLACES(i),
+                             QN_EVERY};
+    return put ? qn_index_put(x, 3, item, qn_ones(qn, QN_F32, 0, NULL), QN_COMBINE_SET)
+               : qn_index(x, 3, item);
+}
+static qn_tensor *use_index(qn_tensor *x, qn_tensor *i) {
+    return two_arrays(x, i, false);
+}
+static qn_tensor *use_index_put_by_two(qn_tensor *x, qn_tensor *i) {
+    return two_arrays(x, i, true);
+}
 
 static const struct {
     const char *name;
@@ -61,11 +91,12 @@ static const struct {
             {"index_add", use_index_add, -3},
             {"one_hot", use_one_hot, 0},
             {"cross_entropy", use_cross_entropy, 0},
-            {"nll_loss", use_nll_loss, 0}};
-
-static qn_tensor *values(void) {
-    return qn_from(qn, QN_F32, 1, SHAPE(3), (const float[]){0.5f, -1, 2});
-}
+            {"nll_loss", use_nll_loss, 0},
+            {"nll_loss_with", use_nll_loss_with, 0},
+            {"ctc_loss", use_ctc_loss, 0},
+            {"index_put", use_index_put, -3},
+            {"index", use_index, -3},
+            {"index_put", use_index_put_by_two, -3}};
 
 /* ---- when the graph is made ----------------------------------------------------------------- */
 
@@ -224,6 +255,28 @@ static void ignored_labels_do_not_count(void) {
     unsetenv("QN_CHECK");
 }
 
+/* What a mask leaves over lies outside on purpose; an array beside it does not. */
+static void masks_are_no_indices(void) {
+    setenv("QN_CHECK", "1", 1);
+    qn = qn_open(NULL);
+    qn_tensor *x = qn_expand(qn_reshape(values(), 2, SHAPE(3, 1)), 2, SHAPE(3, 4));
+    qn_tensor *mask = qn_from(qn, QN_BOOL, 1, SHAPE(3), (const bool[]){true, false, true});
+    for (int k = 0; k < 3; k++) {
+        int64_t at[2] = {3, k == 2 ? -5 : -4};
+        qn_index_item item[2] = {QN_AT_PLACES(mask),
+                                 QN_AT_PLACES(qn_from(qn, QN_I64, 1, SHAPE(2), at))};
+        float got[12];
+        qn_tensor *y =
+            qn_index_put(x, k ? 2 : 1, item, qn_ones(qn, QN_F32, 0, NULL), QN_COMBINE_SET);
+        CHECK_INT(qn_read(y, got, sizeof got), k == 2 ? QN_ERANGE : QN_OK);
+        CHECK_STR(qn_error(qn), k == 2 ? "index_put: index -5 of an axis of 4" : "");
+        if (k < 2) CHECK(got[3] == 1 && got[8] == 1 && got[4] == -1 && (got[0] == 1) == !k);
+        qn_clear_error(qn);
+    }
+    qn_close(qn);
+    unsetenv("QN_CHECK");
+}
+
 /* x[i] of each row of an index, summed over the rows: a loop of a loop, and the gradient by x. */
 static qn_tensor *sum_of_picked(qn_tensor *x, qn_tensor *index, qn_tensor *most) {
     qn_tensor *zero = qn_zeros(qn, QN_F32, 0, NULL), *two[2] = {index, index};
@@ -306,6 +359,7 @@ int main(int argc, char **argv) {
     RUN(compiled_graphs_check_each_run);
     RUN(a_failed_run_gives_no_value);
     RUN(ignored_labels_do_not_count);
+    RUN(masks_are_no_indices);
     RUN(indices_in_loops_are_checked_in_each_trip);
     RUN(a_loop_of_no_trips_has_no_index);
     return test_end();

@@ -152,6 +152,7 @@ def log_softmax(x):
 
 
 def cross_entropy_with(q, account, rng, name):
+    """Of logits, or of nll_loss_with's logarithms of probabilities."""
     labels, weight = rng.integers(0, 5, 7), np.round(rng.uniform(0.5, 2, 5) * 8) / 8
     for dtype in FLOATS:
         for how in (MEAN, SUM, NONE):
@@ -159,7 +160,8 @@ def cross_entropy_with(q, account, rng, name):
                 for smoothing in (0.0, 0.25):
                     for ignore in (None, 2):
                         x = normal(dtype, (7, 5), rng)
-                        p, w = log_softmax(x.numbers()), weight if weighs else np.ones(5)
+                        p = x.numbers() if name.startswith("nll") else log_softmax(x.numbers())
+                        w = weight if weighs else np.ones(5)
                         each = -(1 - smoothing) * w[labels] * p[np.arange(7), labels] - smoothing * (p * w).mean(-1)
                         kept = np.ones(7, bool) if ignore is None else labels != ignore
                         each = np.where(kept, each, 0)
@@ -321,7 +323,7 @@ ANSWERS = {
     "pixel_shuffle": formula(([(2, 8, 2, 3)], lambda q, x: (x, 2), lambda x: shuffled(x, 2))),
     "pixel_unshuffle": formula(([(2, 2, 4, 6)], lambda q, x: (x, 2), lambda x: shuffled(x, 2, True))),
     "cosine_similarity": formula(([(4, 5), (4, 5)], lambda q, x, y: (x, y, 1, 1e-8), cosine)),
-    "cross_entropy_with": cross_entropy_with, "ctc_loss": ctc, **LOSSES,
+    "cross_entropy_with": cross_entropy_with, "nll_loss_with": cross_entropy_with, "ctc_loss": ctc, **LOSSES,
     "exponential": distribution(lambda e: e), "gumbel": distribution(lambda e: -np.log(e)),
     "kaiming_normal": weights(lambda i, o: 1 / math.sqrt(i)), "kaiming_uniform": weights(lambda i, o: 1 / math.sqrt(i)),
     "xavier_normal": weights(lambda i, o: math.sqrt(2 / (i + o))),

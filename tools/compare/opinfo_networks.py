@@ -288,12 +288,9 @@ def nll_loss(o, x, y, weight=None, size_average=None, ignore_index=-100, reduce=
     x, y = classes_last(o, x), o.cast(y, "i64")
     if weight is None and reduction == "mean" and ignore_index == -100:
         return o.nll_loss(x, y)
-    left = o.eq(y, ignore_index)
-    safe = o.where(left, o.zeros_like(y), y)
-    w = o.full_like(o.cast(y, x.dtype), 1.0) if weight is None else o.take(weight, safe, 0)
-    w = o.where(left, o.zeros_like(w), w)
-    terms = o.neg(o.squeeze(o.take_along_axis(x, o.unsqueeze(safe, -1), -1), -1)) * w
-    return o.sum(terms, ALL, False) / o.sum(w, ALL, False) if reduction == "mean" else reduced(o, terms, reduction)
+    return o.nll_loss_with(x, y, CrossEntropyOptions.of(
+        reduction=REDUCTIONS.index(reduction), ignore=ignore_index, ignores=True,
+        weight=weight.handle if weight is not None else None))
 
 
 TABLE["nn.functional.mse_loss"] = lambda o, x, y, size_average=None, reduce=None, reduction="mean", weight=None: \

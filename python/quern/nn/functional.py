@@ -328,15 +328,8 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, *
 
 
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, *, ignore_index: int = -100,
-             reduction: Any = "mean") -> Any:
-    log_p = classes_last(input)
-    counts = target != ignore_index
-    label = _core.where(counts, target, _core.zeros_like(target))
-    terms = -_core.take_along_axis(log_p, label.unsqueeze(-1), -1).squeeze(-1)
-    each = counts.cast(log_p.dtype) if weight is None else \
-        _core.where(counts, _core.take(weight, label, 0), _core.zeros_like(terms))
-    terms = _core.where(counts, terms * each, _core.zeros_like(terms))
-    return terms.sum() / each.sum() if reduction == "mean" else reduced(terms, reduction)
+             reduction: Any = "mean") -> Tensor:
+    return _core.nll_loss(classes_last(input), target, reduction=reduction, weight=weight, ignore=ignore_index)
 
 
 @rounded_once

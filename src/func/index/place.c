@@ -20,8 +20,9 @@ typedef struct indexing {
     int source[QN_MAX_RANK];       /* and of x */
     qn_tensor *array[QN_MAX_RANK]; /* i64, negative ones counted from the end */
     int64_t size[QN_MAX_RANK];     /* of that axis */
-    bool inside[QN_MAX_RANK];      /* a number that was checked */
-    int before;                    /* arrays in front of an ellipsis that stands for no axis */
+    bool number[QN_MAX_RANK];      /* it was checked */
+    bool mask[QN_MAX_RANK]; /* places of a mask, of which those behind the last are outside */
+    int before;             /* arrays in front of an ellipsis that stands for no axis */
 } indexing;
 
 static int consumed(const qn_index_item *item) {
@@ -33,6 +34,7 @@ static int consumed(const qn_index_item *item) {
 typedef struct index_list {
     int n;
     qn_index_item item[3 * QN_MAX_RANK];
+    bool mask[3 * QN_MAX_RANK]; /* the item stands for one */
     bool masks;
 } index_list;
 
@@ -85,8 +87,10 @@ static bool masks_listed(index_list *list, const qn_tensor *x, const char *name,
             if (many == -1) many = func_mask_count(mask);
             if (many == -1 || !func_mask_places(mask, many, bound >= 0, column)) return false;
         }
-        for (int k = 0; k < axes; k++)
+        for (int k = 0; k < axes; k++) {
+            list->mask[list->n] = is;
             list->item[list->n++] = is ? QN_AT_PLACES(column[k]) : items[i];
+        }
         list->masks |= is;
         axis += is ? axes : items[i].kind == QN_INDEX_ELLIPSIS ? open : consumed(&items[i]);
     }
@@ -128,7 +132,7 @@ static bool add_array(indexing *x, const qn_index_item *item, int axis, int sour
     x->axis[x->arrays] = axis;
     x->source[x->arrays] = source;
     x->size[x->arrays] = n;
-    x->inside[x->arrays] = item->kind == QN_INDEX_NUMBER;
+    x->number[x->arrays] = item->kind == QN_INDEX_NUMBER;
     x->array[x->arrays++] = func_as(func_from_end(index, n), QN_I64);
     return true;
 }
@@ -160,14 +164,16 @@ static bool walk_item(indexing *x, const qn_index_item *item, bool by_arrays, in
     return x->view;
 }
 
-static bool walk(indexing *x, qn_tensor *t, const char *name, int n, const qn_index_item *items) {
+static bool walk(indexing *x, qn_tensor *t, const char *name, const index_list *list) {
+    const qn_index_item *items = list->item;
     *x = (indexing){.view = t};
     if (!t) return false;
-    int open = ellipsis_axes(t, name, n, items), axis = 0, source = 0;
+    int open = ellipsis_axes(t, name, list->n, items), axis = 0, source = 0;
     if (open < 0) return false;
     bool by_arrays = false;
-    for (int i = 0; i < n; i++) by_arrays |= items[i].kind == QN_INDEX_ARRAY;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < list->n; i++) by_arrays |= items[i].kind == QN_INDEX_ARRAY;
+    for (int i = 0; i < list->n; i++) {
+        int arrays = x->arrays;
         if (items[i].kind == QN_INDEX_ELLIPSIS) {
             axis += open;
             source += open;
@@ -175,18 +181,22 @@ static bool walk(indexing *x, qn_tensor *t, const char *name, int n, const qn_in
         } else if (!walk_item(x, &items[i], by_arrays, &axis, &source)) {
             return false;
         }
+        if (x->arrays > arrays) x->mask[arrays] = list->mask[i];
     }
     return true;
 }
 
-/* Sum of index times stride; -1 where one is outside of its axis. */
+/* Sum of index times stride; -1 where one is outside of its axis. Each is checked along its own
+ * axis: of the sum nobody could tell which one it was. */
 static qn_tensor *linear(const indexing *x, const int64_t *stride) {
     qn_tensor *sum = NULL, *outside = NULL;
     for (int i = 0; i < x->arrays; i++) {
-        qn_tensor *index = x->array[i], *n = func_size(index, x->size[i]);
+        qn_tensor *index = x->array[i];
+        if (!x->mask[i] && !x->number[i]) index = build_index(index, x->size[i]);
+        qn_tensor *n = func_size(index, x->size[i]);
         qn_tensor *part = qn_mul(index, func_size(index, stride[i]));
         sum = sum ? qn_add(sum, part) : part;
-        if (x->inside[i]) continue;
+        if (x->number[i]) continue;
         qn_tensor *off = qn_or(qn_lt(index, qn_like(index, 0)), qn_le(n, index));
         outside = outside ? qn_or(outside, off) : off;
     }
@@ -243,14 +253,14 @@ qn_tensor *qn_index(qn_tensor *x, int n, const qn_index_item *items) {
     index_list list;
     if (!items_there(x, "index", n, items)) return func_end(f, NULL);
     if (!masks_listed(&list, x, "index", n, items, -1)) return func_end(f, NULL);
-    return func_end(f, walk(&w, x, "index", list.n, list.item) ? read_by_arrays(&w) : NULL);
+    return func_end(f, walk(&w, x, "index", &list) ? read_by_arrays(&w) : NULL);
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
 /* The places in x's flat elements of what qn_index reads: those where every array is at 0, and what
  * the arrays add to them. */
-static qn_tensor *places(qn_tensor *x, int n, const qn_index_item *items) {
+static qn_tensor *places(qn_tensor *x, const index_list *list) {
     qn_ctx *qn = tensor_ctx(x);
     int64_t dims[QN_MAX_RANK], all, stride[QN_MAX_RANK], step = 1, part[QN_MAX_RANK];
     int rank = func_dims(x, dims);
@@ -261,7 +271,7 @@ static qn_tensor *places(qn_tensor *x, int n, const qn_index_item *items) {
     }
     indexing w;
     qn_tensor *flat = func_iota(qn, QN_I64, 1, &all, 0);
-    if (!walk(&w, func_reshape(flat, rank, dims), "index_put", n, items)) return NULL;
+    if (!walk(&w, func_reshape(flat, rank, dims), "index_put", list)) return NULL;
     if (!w.arrays) return w.view;
     for (int i = 0; i < w.arrays; i++) part[i] = stride[w.source[i]];
     qn_tensor *add = linear(&w, part), *t = arrays_in_front(&w, w.view);
@@ -282,7 +292,7 @@ static int64_t bound_of_put(qn_tensor *x, int n, const qn_index_item *items, con
     index_list list;
     if (masks_meet(n, items)) return -1;
     if (!masks_listed(&list, x, "index_put", n, items, 0) || !list.masks) return 0;
-    if (!walk(&w, x, "index_put", list.n, list.item)) return 0;
+    if (!walk(&w, x, "index_put", &list)) return 0;
     int behind = func_rank(w.view) - (neighbours(&w) ? w.axis[0] + w.arrays : w.arrays);
     int at = func_rank(src) - 1 - behind;
     if (at < 0 || qn_dim(src, at) == 1) {
@@ -315,7 +325,7 @@ qn_tensor *qn_index_put(qn_tensor *x, int n, const qn_index_item *items, qn_tens
     index_list list;
     int64_t bound = bound_of_put(x, n, items, src);
     if (!masks_listed(&list, x, "index_put", n, items, bound)) return func_end(f, NULL);
-    qn_tensor *to = places(x, list.n, list.item);
+    qn_tensor *to = places(x, &list);
     if (!to) return func_end(f, NULL);
     if (!func_fits(src, to))
         return func_end(f, tensor_unfit("what is indexed", to, "src", src, "src broadcasts to it"));

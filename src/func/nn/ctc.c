@@ -17,8 +17,10 @@
 typedef struct ctc {
     qn_tensor *log_p, *labels, *steps, *sizes; /* [T, N, C], [N, S], [N], [N] */
     int64_t t, n, s, wide;                     /* wide: of l' */
-    int64_t blank;
+    int64_t blank, classes;
+    bool some;               /* not all labels count: label_lengths are given */
     qn_tensor *word, *skips; /* [N, wide]: l'; may a step come from two places before? */
+    qn_tensor *said;         /* [N]: are all labels classes? */
 } ctc;
 
 static bool is_list(const qn_tensor *x, const char *name, int rank, const int64_t *dim,
@@ -46,7 +48,7 @@ static bool fits(ctc *c) {
     if (!is_list(c->labels, "labels", 2, (int64_t[]){c->n, DIM_BAD}, c->log_p)) return false;
     if (!is_list(c->steps, "lengths", 1, &c->n, c->log_p)) return false;
     if (!is_list(c->sizes, "label_lengths", 1, &c->n, c->log_p)) return false;
-    int64_t classes = qn_dim(c->log_p, 2);
+    int64_t classes = c->classes = qn_dim(c->log_p, 2);
     c->s = qn_dim(c->labels, 1);
     c->wide = 2 * c->s + 1;
     if (c->t < 0 || c->n < 0 || c->s < 0 || classes < 0)
@@ -63,13 +65,20 @@ static qn_tensor *lengths_of(const ctc *c, qn_tensor *given, int64_t all) {
     return qn_full_int(tensor_ctx(c->log_p), QN_I64, 1, &c->n, all);
 }
 
-/* Labels behind the last one are blanks, whatever they are. */
+/* Labels behind the last one are blanks, whatever they are. No label counts from the end. */
 static void make_word(ctc *c) {
     qn_ctx *qn = tensor_ctx(c->log_p);
     int64_t dim[2] = {c->n, c->s}, flat[2] = {c->n, 2 * c->s};
     qn_tensor *blanks = qn_full_int(qn, QN_I64, 2, dim, c->blank);
-    qn_tensor *there = qn_lt(func_iota(qn, QN_I64, 2, dim, 1), qn_unsqueeze(c->sizes, 1));
-    qn_tensor *labels = qn_where(there, func_as(c->labels, QN_I64), blanks);
+    qn_tensor *labels = func_as(c->labels, QN_I64);
+    if (c->some) {
+        qn_tensor *there = qn_lt(func_iota(qn, QN_I64, 2, dim, 1), qn_unsqueeze(c->sizes, 1));
+        labels = qn_where(there, labels, blanks);
+    }
+    labels = build_index(labels, c->classes);
+    qn_tensor *none = qn_lt(labels, func_integer(labels, 0));
+    none = qn_or(none, qn_le(func_integer(labels, c->classes), labels));
+    c->said = qn_not(qn_any(none, 1, false));
     qn_tensor *both = qn_stack(2, (qn_tensor *[]){blanks, labels}, -1);
     both = func_reshape(both, 2, flat);
     c->word = qn_pad(both, (int64_t[]){0, 0, 0, 1}, QN_PAD_CONSTANT, (double)c->blank);
@@ -101,8 +110,8 @@ static qn_tensor *step(const ctc *c, qn_tensor *alpha, qn_tensor *said, qn_tenso
 /* [N, wide] at the end. */
 static qn_tensor *walk(const ctc *c) {
     qn_ctx *qn = tensor_ctx(c->log_p);
-    int64_t dim[2] = {c->n, c->wide};
-    qn_tensor *said = qn_take_along_axis(c->log_p, qn_unsqueeze(c->word, 0), -1);
+    int64_t dim[2] = {c->n, c->wide}, all[3] = {c->t, c->n, c->wide};
+    qn_tensor *said = build_gather(c->log_p, func_expand(qn_unsqueeze(c->word, 0), 3, all), 2);
     qn_tensor *first = qn_eq(func_iota(qn, QN_I64, 2, dim, 1), qn_scalar(qn, QN_I64, 0));
     qn_tensor *none = qn_scalar(qn, qn_dtype_of(c->log_p), 0);
     qn_tensor *alpha = qn_where(first, none, qn_like(none, NOTHING)), *end = NULL;
@@ -116,7 +125,8 @@ static qn_tensor *walk(const ctc *c) {
     return end;
 }
 
-/* -log of l' said up to its last label or the blank behind; NaN for lengths that are none. */
+/* -log of l' said up to its last label or the blank behind; NaN for lengths that are none and for
+ * labels that are no classes. */
 static qn_tensor *losses(const ctc *c) {
     qn_tensor *alpha = walk(c), *one = func_integer(c->sizes, 1), *none = func_integer(one, 0);
     qn_tensor *some = qn_lt(none, c->sizes), *end = qn_add(c->sizes, c->sizes);
@@ -130,7 +140,7 @@ static qn_tensor *losses(const ctc *c) {
     qn_tensor *never = qn_le(qn_like(loss, -0.1 * NOTHING), loss);
     loss = qn_where(never, qn_like(loss, (double)INFINITY), loss);
     qn_tensor *valid = qn_and(qn_le(none, c->sizes), qn_le(c->sizes, func_integer(one, c->s)));
-    valid = qn_and(valid, qn_le(none, c->steps));
+    valid = qn_and(qn_and(valid, c->said), qn_le(none, c->steps));
     valid = qn_and(valid, qn_le(c->steps, func_integer(one, c->t)));
     return qn_where(valid, loss, qn_like(loss, (double)NAN));
 }
@@ -140,7 +150,7 @@ qn_tensor *qn_ctc_loss(qn_tensor *log_p, qn_tensor *labels, qn_tensor *lengths,
     func_frame f =
         func_on("ctc_loss", ARG(log_p), ARG(labels), OPTIONAL(lengths), OPTIONAL(label_lengths));
     func_floats(&f, 1, &log_p);
-    ctc c = {log_p, labels, lengths, label_lengths, .blank = blank};
+    ctc c = {log_p, labels, lengths, label_lengths, .blank = blank, .some = label_lengths};
     if (!fits(&c)) return func_end(f, NULL);
     c.steps = lengths_of(&c, lengths, c.t);
     c.sizes = lengths_of(&c, label_lengths, c.s);

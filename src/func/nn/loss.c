@@ -188,22 +188,19 @@ qn_tensor *qn_cross_entropy_soft(qn_tensor *logits, qn_tensor *target, qn_reduct
 
 /* The label's loss and the mean of all classes' are mixed: smoothing. The mean is over the weights
  * that took part. */
-static qn_tensor *options_losses(qn_tensor *logits, qn_tensor *labels,
+static qn_tensor *options_losses(qn_tensor *log_p, qn_tensor *labels,
                                  const qn_cross_entropy_options *o) {
     uint32_t mask, all = (1u << func_rank(labels)) - 1;
-    qn_dtype d = qn_dtype_of(logits);
-    if (!dtype_is_int(qn_dtype_of(labels))) return pick_class(logits, labels); /* refuses */
+    if (!func_mask(log_p, -1, &mask)) return NULL;
+    if (!dtype_is_int(qn_dtype_of(labels))) return pick_class(log_p, labels); /* refuses */
     qn_tensor *wide = func_as(labels, QN_I64), *keep = NULL, *safe = wide;
     if (o->ignores) {
         keep = qn_ne(wide, func_integer(wide, o->ignore));
         safe = qn_where(keep, wide, func_integer(wide, 0));
     }
-    if (!func_mask(logits, -1, &mask)) return NULL;
-    qn_tensor *z = below_largest(logits, mask);
-    qn_tensor *norm = qn_log(build_reduce(OP_SUM, qn_exp(z), mask, true));
-    qn_tensor *log_p = qn_sub(z, norm), *each = log_p, *weight = NULL;
+    qn_tensor *each = log_p, *weight = NULL;
     if (o->weight) {
-        qn_tensor *w = func_as(o->weight, d);
+        qn_tensor *w = func_as(o->weight, qn_dtype_of(log_p));
         each = qn_mul(log_p, w);
         weight = pick_class(func_broadcast(w, log_p), safe);
     }
@@ -220,23 +217,42 @@ static qn_tensor *options_losses(qn_tensor *logits, qn_tensor *labels,
     return qn_div(build_reduce(OP_SUM, loss, all, false), build_reduce(OP_SUM, weight, all, false));
 }
 
+/* The options; false: reported. */
+static bool take_options(const char *name, const char *arg, qn_tensor *x, qn_tensor *labels,
+                         const qn_cross_entropy_options *options, qn_cross_entropy_options *o) {
+    if (!labels_fit(arg, x, labels)) return false;
+    qn_ctx *qn = tensor_ctx(x);
+    if (!struct_take(qn, name, "qn_cross_entropy_options", o, sizeof *o, options)) return false;
+    if (o->weight && !tensor_of(qn, o->weight, name, "weight")) return false;
+    if (o->weight && (func_rank(o->weight) != 1 || qn_dim(o->weight, 0) != qn_dim(x, -1)))
+        return tensor_unfit(arg, x, "weight", o->weight, "there is one weight for each class"),
+               false;
+    if (o->smoothing >= 0 && o->smoothing <= 1) return true;
+    return fail_null(qn, QN_EARG, "%s: %g of smoothing", name, o->smoothing);
+}
+
 qn_tensor *qn_cross_entropy_with(qn_tensor *logits, qn_tensor *labels,
                                  const qn_cross_entropy_options *options) {
     qn_cross_entropy_options o = QN_CROSS_ENTROPY_OPTIONS();
     func_frame f = func_on("cross_entropy_with", ARG(logits), ARG(labels));
-    if (!labels_fit("logits", logits, labels)) return func_end(f, NULL);
-    if (!struct_take(f.qn, "cross_entropy_with", "qn_cross_entropy_options", &o, sizeof o, options))
+    uint32_t mask;
+    if (!take_options("cross_entropy_with", "logits", logits, labels, options, &o))
         return func_end(f, NULL);
-    if (o.weight && !tensor_of(f.qn, o.weight, "cross_entropy_with", "weight"))
-        return func_end(f, NULL);
-    if (o.weight && (func_rank(o.weight) != 1 || qn_dim(o.weight, 0) != qn_dim(logits, -1)))
-        return func_end(f, tensor_unfit("logits", logits, "weight", o.weight,
-                                        "there is one weight for each class"));
-    if (!(o.smoothing >= 0 && o.smoothing <= 1))
-        return func_end(
-            f, fail_null(f.qn, QN_EARG, "cross_entropy_with: %g of smoothing", o.smoothing));
     func_floats(&f, 1, &logits);
-    return func_end(f, logits ? options_losses(logits, labels, &o) : NULL);
+    if (!logits || !func_mask(logits, -1, &mask)) return func_end(f, NULL);
+    qn_tensor *z = below_largest(logits, mask);
+    qn_tensor *norm = qn_log(build_reduce(OP_SUM, qn_exp(z), mask, true));
+    return func_end(f, options_losses(qn_sub(z, norm), labels, &o));
+}
+
+qn_tensor *qn_nll_loss_with(qn_tensor *log_p, qn_tensor *labels,
+                            const qn_cross_entropy_options *options) {
+    qn_cross_entropy_options o = QN_CROSS_ENTROPY_OPTIONS();
+    func_frame f = func_on("nll_loss_with", ARG(log_p), ARG(labels));
+    if (!take_options("nll_loss_with", "log_p", log_p, labels, options, &o))
+        return func_end(f, NULL);
+    func_floats(&f, 1, &log_p);
+    return func_end(f, log_p ? options_losses(log_p, labels, &o) : NULL);
 }
 
 /* ---- of distances --------------------------------------------------------------------------- */

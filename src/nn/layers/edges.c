@@ -7,9 +7,19 @@
 #include <math.h>
 
 typedef struct edges {
-    qn_tensor *from, *to, *loops; /* [E], E with a loop for each node; loops: [E] of those given */
+    qn_tensor *from, *to;     /* [E], with a loop for each node */
+    qn_tensor *given, *loops; /* [E] of those given: where they come from, and which are loops */
     int64_t nodes;
 } edges;
+
+/* Row r of the edges. No number counts from the end: what is outside is an error with QN_CHECK, by
+ * the numbers of the nodes that are looked up, and else no node. */
+static qn_tensor *nodes_of(calling *c, const edges *e, int r) {
+    qn_tensor *index = qn_cast(qn_select(c->in[1], 0, r), QN_I64);
+    if (!index) return NULL;
+    qn_tensor *found = qn_embedding(qn_iota(c->qn, QN_I64, 1, &e->nodes, 0), index);
+    return qn_where(qn_eq(found, index), index, qn_scalar_int(c->qn, QN_I64, INT64_MAX));
+}
 
 static bool edges_read(calling *c, edges *e) {
     qn_tensor *x = c->in[0], *index = c->in[1];
@@ -19,8 +29,8 @@ static bool edges_read(calling *c, edges *e) {
                     (long long)qn_dim(index, 0)),
                false;
     e->nodes = qn_dim(x, 0);
-    e->from = qn_cast(qn_select(index, 0, 0), QN_I64);
-    e->to = qn_cast(qn_select(index, 0, 1), QN_I64);
+    e->from = e->given = nodes_of(c, e, 0);
+    e->to = nodes_of(c, e, 1);
     e->loops = qn_eq(e->from, e->to);
     if (c->o->no_loops) return true;
     qn_tensor *all = qn_iota(c->qn, QN_I64, 1, &e->nodes, 0);
@@ -51,11 +61,11 @@ void gcn_tensors(making *b) {
 }
 
 /* Weights of edges, with loops: a node that has one keeps its weight, of several the mean. */
-static qn_tensor *with_loops(calling *c, const edges *e, qn_tensor *given_from, qn_tensor *w) {
+static qn_tensor *with_loops(calling *c, const edges *e, qn_tensor *w) {
     if (c->o->no_loops) return w;
     qn_tensor *is = qn_cast(e->loops, qn_dtype_of(w)), *start = qn_like(w, 0);
-    qn_tensor *count = gathered(c, e, given_from, is);
-    qn_tensor *sum = gathered(c, e, given_from, qn_mul(w, is));
+    qn_tensor *count = gathered(c, e, e->given, is);
+    qn_tensor *sum = gathered(c, e, e->given, qn_mul(w, is));
     qn_tensor *has = qn_gt(count, start), *most = qn_maximum(count, qn_like(count, 1));
     qn_tensor *own = qn_where(has, qn_div(sum, most), qn_like(sum, c->o->improved ? 2 : 1));
     return qn_concat(2, (qn_tensor *[]){qn_where(e->loops, start, w), own}, 0);
@@ -66,12 +76,11 @@ void apply_gcn(calling *c) {
     qn_tensor *bias = c->o->no_bias ? NULL : layer_next(c), *weight = layer_next(c);
     if (!edges_read(c, &e)) return;
     qn_tensor *v[] = {qn_linear(c->in[0], weight, NULL), c->in[2], bias};
-    qn_tensor *given_from = qn_cast(qn_select(c->in[1], 0, 0), QN_I64);
     if (!v[0]) return;
     qn_dtype dtype = layer_widen(3, v);
     qn_tensor *x = v[0], *w = v[1];
-    if (!w) w = qn_ones_like(qn_cast(given_from, qn_dtype_of(x)));
-    w = with_loops(c, &e, given_from, w);
+    if (!w) w = qn_ones_like(qn_cast(e.given, qn_dtype_of(x)));
+    w = with_loops(c, &e, w);
     if (!c->o->no_normalize && w) {
         qn_tensor *degree = gathered(c, &e, e.to, w), *zero = qn_like(degree, 0);
         qn_tensor *root = qn_where(qn_gt(degree, zero), qn_rsqrt(degree), zero);
