@@ -97,6 +97,7 @@ bool func_mask_at(const qn_tensor *x, func_axes at, uint32_t *mask);
 qn_tensor *func_float(qn_tensor *x);                   /* integers and bools as f32 */
 qn_tensor *func_widen(qn_tensor *x);                   /* f16 and bf16 as f32 */
 qn_tensor *func_as(qn_tensor *x, qn_dtype dtype);      /* cast where it differs */
+qn_tensor *func_fill(qn_tensor *x, qn_dtype dtype);    /* make.c: and a number must be held */
 qn_tensor *func_truth(qn_tensor *x);                   /* bool: not 0 */
 qn_tensor *func_integer(qn_tensor *x, int64_t v);      /* a scalar of x's integer dtype */
 qn_tensor *func_size(qn_tensor *x, int64_t size);      /* a size as a scalar of x's dtype */

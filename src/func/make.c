@@ -107,13 +107,41 @@ qn_tensor *qn_ones_like(qn_tensor *x) {
 
 qn_tensor *qn_iota(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, int axis) {
     func_frame f = func_begin(qn, "iota");
-    return func_end(f, func_iota(qn, dtype, rank, shape, axis));
+    qn_tensor *x = func_iota(qn, dtype, rank, shape, axis);
+    int64_t last = x ? qn_dim(x, axis) - 1 : -1; /* below 0: a size that varies, or none */
+    if (last >= 0 && !dtype_is_float(dtype)) {
+        scalar v;
+        if (!whole_number(qn, "iota", dtype, last, &v)) x = NULL;
+    }
+    return func_end(f, x);
+}
+
+/* By scalars, which are to be what x's elements become: of a number that is known all is known. */
+qn_tensor *func_fill(qn_tensor *value, qn_dtype dtype) {
+    if (!value || qn_dtype_of(value) == dtype) return value;
+    qn_ctx *qn = tensor_ctx(value);
+    const graph *g = qn->graph;
+    const graph_node *x = node_at(g, tensor_at(value)->node);
+    while (x->op == OP_EXPAND || x->op == OP_RESHAPE) x = node_at(g, x->src[0]);
+    if (x->op == OP_CONST && dtype_is_int(dtype)) {
+        scalar v = scalar_from_bits((qn_dtype)x->dtype, x->bits), held;
+        bool large = dtype_is_unsigned(x->dtype) && v.i < 0;
+        bool fits = dtype_is_float(x->dtype) ? holds(qn, "fill", dtype, v.f)
+                    : large                  ? holds(qn, "fill", dtype, (double)(uint64_t)v.i)
+                                             : whole_number(qn, "fill", dtype, v.i, &held);
+        if (!fits) return NULL;
+    }
+    return func_as(value, dtype);
 }
 
 /* start + i * step in f32 at least, integers in i64. */
 static qn_tensor *make_ramp(qn_ctx *qn, const char *name, qn_dtype dtype, double start, double step,
                             int64_t n) {
-    if (qn && !is_dtype(qn, name, dtype)) return NULL;
+    if (!qn || !is_dtype(qn, name, dtype)) return NULL;
+    double last = start + (double)(n - 1) * step;
+    bool ends =
+        n < 1 || (holds(qn, name, dtype, trunc(start)) && holds(qn, name, dtype, trunc(last)));
+    if (!ends) return NULL;
     bool whole = !dtype_is_float(dtype) && step == trunc(step) && start == trunc(start);
     qn_dtype wide = whole ? QN_I64 : dtype == QN_F64 || !dtype_is_float(dtype) ? QN_F64 : QN_F32;
     qn_tensor *i = func_iota(qn, wide, 1, &n, 0);

@@ -73,11 +73,77 @@ static void what_a_dtype_does_not_hold_is_an_error(void) {
     CHECK(!qn_arange_int(qn, QN_I8, 0, 200, 1));
     CHECK_INT(qn_error_code(qn), QN_ERANGE);
     qn_clear_error(qn);
+    static const struct {
+        qn_dtype dtype;
+        double start, stop, step;
+        const char *text; /* NULL: it is held */
+    } ramps[] = {{QN_U8, 298, 302, 1, "arange: 298 is no u8"},
+                 {QN_U8, 250, 257, 1, "arange: 256 is no u8"},
+                 {QN_U8, 250, 256, 1, NULL},
+                 {QN_U8, 3, -2, -1, "arange: -1 is no u8"},
+                 {QN_I8, 126.5, 128.5, 0.5, "arange: 128 is no i8"},
+                 {QN_I8, 300, 0, 1, NULL},
+                 {QN_F16, 0, 3e5, 1e5, NULL}};
+    for (size_t i = 0; i < sizeof ramps / sizeof *ramps; i++) {
+        qn_tensor *x = qn_arange(qn, ramps[i].dtype, ramps[i].start, ramps[i].stop, ramps[i].step);
+        CHECK_STR(qn_error(qn), ramps[i].text ? ramps[i].text : "");
+        CHECK_INT(x == NULL, ramps[i].text != NULL);
+        qn_clear_error(qn);
+    }
+    CHECK(!qn_linspace(qn, QN_U8, 0, 300, 3));
+    CHECK_STR(qn_error(qn), "linspace: 300 is no u8");
+    qn_clear_error(qn);
+    CHECK(!qn_iota(qn, QN_U8, 2, (int64_t[]){300, 2}, 0));
+    CHECK_STR(qn_error(qn), "iota: 299 is no u8");
+    qn_clear_error(qn);
+    CHECK(qn_iota(qn, QN_U8, 2, (int64_t[]){300, 256}, -1));
     CHECK(!qn_arange_int(qn, QN_I64, 0, 5, 0));
     CHECK_INT(qn_error_code(qn), QN_ERANGE);
     qn_clear_error(qn);
     CHECK(!qn_add((qn_tensor *)NULL, 1));
     qn_clear_error(qn);
+    qn_scope_end(qn, s);
+}
+
+/* A number that elements are filled with must be held by their dtype; what is computed is cast. */
+static void fills_are_held(void) {
+    static const struct {
+        qn_dtype dtype;
+        double number;
+        const char *said; /* NULL: it is held */
+    } rows[] = {{QN_I32, 0.5, "0.5 is no i32"},
+                {QN_I32, NAN, "nan is no i32"},
+                {QN_I8, 300, "300 is no i8"},
+                {QN_U64, -1, "-1 is no u64"},
+                {QN_I32, 7, NULL},
+                {QN_F16, 0.1, NULL},
+                {QN_BOOL, 0.5, NULL},
+                {QN_I64, INFINITY, "inf is no i64"}};
+    qn_scope s = qn_scope_begin(qn);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        qn_tensor *x = (qn_full)(qn, rows[i].dtype, 1, (int64_t[]){3}, 1), *made[5];
+        qn_tensor *mask = (qn_full)(qn, QN_BOOL, 1, (int64_t[]){3}, 1);
+        qn_tensor *v = (qn_scalar)(qn, QN_F64, rows[i].number), *two;
+        two = qn_expand(v, 1, (int64_t[]){2});
+        qn_index_item item[1] = {QN_SLICE(0, 2, 1)};
+        for (int k = 0; k < 5; k++) {
+            static const char *const name[] = {"masked_fill", "masked_scatter", "slice_scatter",
+                                               "select_scatter", "index_put"};
+            char text[64] = "";
+            made[k] = k == 0   ? (qn_masked_fill)(x, mask, v)
+                      : k == 1 ? qn_masked_scatter(x, mask, qn_expand(v, 1, (int64_t[]){3}))
+                      : k == 2 ? qn_slice_scatter(x, two, 0, 1, 3, 1)
+                      : k == 3 ? qn_select_scatter(x, v, 0, 1)
+                               : qn_index_put(x, 1, item, v, QN_COMBINE_SET);
+            if (rows[i].said) snprintf(text, sizeof text, "%s: %s", name[k], rows[i].said);
+            CHECK_STR(qn_error(qn), text);
+            CHECK_INT(made[k] == NULL, rows[i].said != NULL);
+            qn_clear_error(qn);
+        }
+        if (!rows[i].said) continue;
+        v = qn_from(qn, QN_F64, 0, NULL, &rows[i].number);
+        CHECK((qn_masked_fill)(x, mask, v) != NULL);
+    }
     qn_scope_end(qn, s);
 }
 
@@ -127,6 +193,7 @@ int main(int argc, char **argv) {
     RUN(numbers_change_no_dtype);
     RUN(integers_stay_exact);
     RUN(what_a_dtype_does_not_hold_is_an_error);
+    RUN(fills_are_held);
     RUN(three_operands_take_numbers);
     RUN(numbers_leave_nothing_behind);
     RUN(dtypes_meet_as_tensors_do);

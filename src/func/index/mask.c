@@ -121,7 +121,7 @@ qn_tensor *qn_masked_scatter(qn_tensor *x, qn_tensor *mask, qn_tensor *src) {
     if (!mask || !src) return func_end(f, NULL);
     int64_t dims[QN_MAX_RANK], all = all_of(x), many = all_of(src);
     int rank = func_dims(x, dims);
-    src = func_reshape(func_as(src, qn_dtype_of(x)), 1, &many);
+    src = func_reshape(func_fill(src, qn_dtype_of(x)), 1, &many);
     mask = func_reshape(mask, 1, &all);
     if (!mask || many == 0 || all == 0) return func_end(f, mask ? x : NULL);
     qn_tensor *sum = qn_cumsum(func_as(mask, QN_I64), 0);

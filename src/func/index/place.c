@@ -330,7 +330,7 @@ qn_tensor *qn_index_put(qn_tensor *x, int n, const qn_index_item *items, qn_tens
     if (!func_fits(src, to))
         return func_end(f, tensor_unfit("what is indexed", to, "src", src, "src broadcasts to it"));
     count = func_count(to, (1u << func_rank(to)) - 1);
-    src = func_reshape(func_broadcast(func_as(src, qn_dtype_of(x)), to), 1, &count);
+    src = func_reshape(func_broadcast(func_fill(src, qn_dtype_of(x)), to), 1, &count);
     to = func_reshape(to, 1, &count);
     x = put_at(x, to, src, list.masks, (int)combine);
     return func_end(f, func_reshape(x, rank, dims));
@@ -401,7 +401,7 @@ qn_tensor *qn_masked_fill(qn_tensor *x, qn_tensor *mask, qn_tensor *value) {
     if (!func_fits(mask, x)) return func_end(f, tensor_unfit("x", x, "mask", mask, "mask fits x"));
     if (!func_fits(value, x))
         return func_end(f, tensor_unfit("x", x, "value", value, "value fits x"));
-    return func_end(f, qn_where(mask, func_as(value, qn_dtype_of(x)), x));
+    return func_end(f, qn_where(mask, func_fill(value, qn_dtype_of(x)), x));
 }
 
 /* ---- slices put back ------------------------------------------------------------------------ */
@@ -432,7 +432,7 @@ qn_tensor *qn_slice_scatter(qn_tensor *x, qn_tensor *src, int axis, int64_t star
     p[3 * axis] = start < 0 ? 0 : start;
     p[3 * axis + 1] = n - p[3 * axis] - (size - 1) * step - 1;
     p[3 * axis + 2] = size > 1 ? step - 1 : 0;
-    src = func_as(src, qn_dtype_of(x));
+    src = func_fill(src, qn_dtype_of(x));
     return func_end(f, qn_where(func_inside(src, p), func_pad(src, p), x));
 }
 
@@ -455,7 +455,7 @@ qn_tensor *qn_diagonal_scatter(qn_tensor *x, qn_tensor *src, int64_t offset) {
     p[3 * last] = offset < 0 ? -offset : 0;
     p[3 * last + 1] = dims[last] - p[3 * last] - qn_dim(src, -1);
     if (qn_dim(src, -1) == 0) return func_end(f, x);
-    src = qn_unsqueeze(func_pad(func_as(src, qn_dtype_of(x)), p), -1);
+    src = qn_unsqueeze(func_pad(func_fill(src, qn_dtype_of(x)), p), -1);
     qn_tensor *row = func_iota(f.qn, QN_I64, 2, dims + last, 0);
     qn_tensor *column = func_iota(f.qn, QN_I64, 2, dims + last, 1);
     qn_tensor *here = qn_eq(qn_sub(column, row), qn_scalar_int(f.qn, QN_I64, offset));
