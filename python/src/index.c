@@ -254,6 +254,16 @@ static qn_tensor *as_before(qn_tensor *t, qn_tensor *x) {
 }
 
 /* x becomes what it is with other values there: see number.c on what that means. */
+/* What is written by an index that lies outside would have no value at all, and x its old one no
+ * more: so it is asked for before. Where jit traces there is no value yet. */
+static bool lie_inside(const items *x) {
+    const char *check = getenv("QN_CHECK");
+    if (tracing() || (check && strcmp(check, "0") == 0)) return true;
+    for (int k = 0; k < x->n; k++)
+        if (x->item[k].kind == QN_INDEX_ARRAY && !x->host[k] && !lies_inside(x, k)) return false;
+    return true;
+}
+
 int tensor_set(PyObject *self, PyObject *key, PyObject *value) {
     if (!value) {
         PyErr_SetString(PyExc_TypeError, "elements of a tensor cannot be deleted");
@@ -266,7 +276,7 @@ int tensor_set(PyObject *self, PyObject *key, PyObject *value) {
     tensor_object *o = (tensor_object *)self;
     bool made = false;
     qn_tensor *src = NULL, *fit = NULL, *t = NULL;
-    if (items_of(&x, old, key)) src = value_for(value, old, &made);
+    if (items_of(&x, old, key) && lie_inside(&x)) src = value_for(value, old, &made);
     /* As NumPy: what is written takes the dtype of what is there. */
     if (src && qn_dtype_of(src) != qn_dtype_of(old)) fit = qn_cast(src, qn_dtype_of(old));
     if (src) t = qn_index_put(x.x, x.n, x.item, fit ? fit : src, QN_COMBINE_SET);

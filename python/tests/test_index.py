@@ -143,11 +143,19 @@ class ByHand(unittest.TestCase):
                      lambda: qn.gather(x, five, 0)):
             with self.assertRaises(IndexError):
                 make().tolist()
-        y = x + 0
-        y[five] = 9.0
-        with self.assertRaises(IndexError):
-            y.tolist()
         self.assertEqual(x[qn.tensor([1, -2])].tolist(), [2, 1])
+        with self.assertRaisesRegex(IndexError, "index -5 of an axis of 4"):
+            qn.zeros((3, 4))[qn.tensor([0]), qn.tensor([-5])].tolist()
+
+    def test_what_lies_outside_is_not_written(self):
+        y = qn.tensor([[1.0, 2.0], [3.0, 4.0]]) + 0
+        five = qn.tensor([5])
+        for index in (five, five + 1, (slice(None), five), (qn.tensor([0]), -five)):
+            with self.assertRaisesRegex(IndexError, "[56] is out of range of axis [01], which has 2"):
+                y[index] = 9.0
+            self.assertEqual(y.tolist(), [[1, 2], [3, 4]])
+        y[qn.tensor([1]), qn.tensor([-2])] = 9.0
+        self.assertEqual(y.tolist(), [[1, 2], [9, 4]])
 
 
 if __name__ == "__main__":
