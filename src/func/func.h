@@ -114,6 +114,11 @@ qn_tensor *func_reduce_mask(int op, qn_tensor *x, uint32_t mask, bool keepdims);
 qn_tensor *func_root(qn_tensor *x);                  /* of x from 0 on; at 0 its derivative is 0 */
 qn_tensor *func_norm_root(qn_tensor *sum, double p); /* the same of the p-th root */
 qn_tensor *func_mean(qn_tensor *x, uint32_t mask, bool keepdims);
+/* The mean of f32 or f64, axes kept, as a value of the row and the mean difference from it. That of
+ * equal values is exact, however long the row and however its sum is rounded, and where the mean is
+ * large beside the spread, half a unit in its last place is nearly all that it is off by. The value
+ * is detached: the mean does not depend on which one it is. */
+qn_tensor *func_mean_near(qn_tensor *x, uint32_t mask);
 /* The sum of squares around the mean: of d, the `count` differences from the mean as it was
  * rounded, less what that rounding adds, by the corrected two-pass algorithm (Chan, Golub and
  * LeVeque 1983, (1.7)). The correction is detached: exact differences sum to 0, so its derivative

@@ -58,16 +58,21 @@ static qn_tensor *nanmean(qn_tensor *x, uint32_t mask, bool keepdims) {
     return func_as(qn_div(sum, count), d);
 }
 
-/* Around the mean of those that count; NaN where no more count than `correction`. */
+/* Around the mean of those that count; NaN where no more count than `correction`. As
+ * func_mean_near has it, the mean is a value and the mean difference from it: the largest, for the
+ * first may be NaN. */
 static qn_tensor *nan_spread(qn_tensor *x, uint32_t mask, double correction, bool keepdims) {
     x = func_float(x);
     if (!x) return NULL;
     qn_dtype d = qn_dtype_of(x);
     qn_tensor *wide = func_widen(x), *there = qn_eq(wide, wide);
-    qn_tensor *off = qn_sub(instead_of_nan(wide, 0), nanmean(wide, mask, true));
-    off = qn_where(there, off, qn_like(wide, 0));
-    qn_tensor *count = count_true(there, mask, keepdims, qn_dtype_of(wide));
-    qn_tensor *sum = func_squares(off, count, mask, keepdims);
+    qn_tensor *none = qn_like(wide, 0), *one = qn_detach(nan_extreme(OP_MAX, wide, mask, true));
+    qn_tensor *count = count_true(there, mask, true, qn_dtype_of(wide));
+    qn_tensor *sum = build_reduce(OP_SUM, qn_where(there, qn_sub(wide, one), none), mask, true);
+    qn_tensor *mean = qn_fma(sum, qn_reciprocal(count), one);
+    qn_tensor *off = qn_where(there, qn_sub(wide, mean), none);
+    count = count_true(there, mask, keepdims, qn_dtype_of(wide));
+    sum = func_squares(off, count, mask, keepdims);
     count = qn_maximum(qn_sub(count, qn_like(count, correction)), qn_like(count, 0));
     return func_as(qn_div(sum, count), d);
 }

@@ -46,6 +46,26 @@ qn_tensor *func_mean(qn_tensor *x, uint32_t mask, bool keepdims) {
     return func_as(qn_div(sum, func_size(wide, func_count(x, mask))), qn_dtype_of(x));
 }
 
+/* A value of each row. Of rows that may be empty there is no first one. */
+static qn_tensor *one_of(qn_tensor *x, uint32_t mask) {
+    qn_tensor *first = x;
+    for (int i = 0; i < func_rank(x); i++) {
+        int64_t least;
+        if (!(mask >> i & 1)) continue;
+        if (qn_dim_range(tensor_ctx(x), qn_dim(x, i), &least, NULL)) return NULL;
+        if (least < 1) return build_reduce(OP_MAX, x, mask, true);
+        first = func_slice_axis(first, i, 0, 1, 1);
+    }
+    return first;
+}
+
+qn_tensor *func_mean_near(qn_tensor *x, uint32_t mask) {
+    qn_tensor *one = qn_detach(one_of(x, mask));
+    if (!one) return NULL;
+    qn_tensor *sum = build_reduce(OP_SUM, qn_sub(x, one), mask, true);
+    return qn_fma(sum, qn_reciprocal(func_size(x, func_count(x, mask))), one);
+}
+
 qn_tensor *func_squares(qn_tensor *d, qn_tensor *count, uint32_t mask, bool keepdims) {
     qn_tensor *squares = build_reduce(OP_SUM, qn_mul(d, d), mask, keepdims);
     qn_tensor *left = build_reduce(OP_SUM, d, mask, keepdims);
@@ -59,7 +79,7 @@ static qn_tensor *spread(qn_tensor *x, uint32_t mask, double correction, bool ke
     x = func_float(x);
     if (!x) return NULL;
     qn_tensor *wide = func_widen(x);
-    qn_tensor *d = qn_sub(wide, func_mean(wide, mask, true));
+    qn_tensor *d = qn_sub(wide, func_mean_near(wide, mask));
     qn_tensor *count = func_size(wide, func_count(x, mask));
     qn_tensor *sum = func_squares(d, count, mask, keepdims);
     if (correction != 0) {

@@ -22,7 +22,7 @@ static qn_tensor *scale_shift(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta) {
 
 /* Mean 0 and variance 1 over the axes of the mask. */
 static qn_tensor *standardize(qn_tensor *x, uint32_t mask, double eps) {
-    qn_tensor *d = qn_sub(x, func_mean(x, mask, true));
+    qn_tensor *d = qn_sub(x, func_mean_near(x, mask));
     qn_tensor *variance = func_mean(qn_mul(d, d), mask, true);
     return qn_mul(d, qn_rsqrt(qn_add(variance, qn_like(variance, eps))));
 }
@@ -142,10 +142,10 @@ static qn_tensor *batch_norm_part(qn_tensor *x, qn_tensor *gamma, qn_tensor *bet
     int rank = func_rank(x);
     uint32_t mask = ((1u << rank) - 1) & ~2u;
     if (part == 0) return scale_channels(standardize(x, mask, eps), gamma, beta, rank);
-    qn_tensor *mean = func_mean(x, mask, part == 2);
-    if (part == 1) return mean;
-    qn_tensor *d = qn_sub(x, mean), *sum = build_reduce(OP_SUM, qn_mul(d, d), mask, false);
-    qn_tensor *count = sum ? func_size(sum, func_count(x, mask)) : NULL;
+    qn_tensor *mean = func_mean_near(x, mask);
+    if (part == 1) return func_reshape(mean, 1, (int64_t[]){qn_dim(x, 1)});
+    qn_tensor *count = func_size(x, func_count(x, mask));
+    qn_tensor *sum = func_squares(qn_sub(x, mean), count, mask, false);
     qn_tensor *less = qn_sub(count, qn_like(count, 1));
     return qn_div(sum, qn_maximum(less, qn_like(count, 0)));
 }
