@@ -24,7 +24,8 @@ static qn_tensor *rsqrt_of(qn_tensor *variance, double epsilon) {
 /* ---- norms ----------------------------------------------------------------------------------- */
 
 void op_batch_norm(onnx_op *o) {
-    qn_tensor *x = op_in(o, 0), *mean = op_in(o, 3), *variance = op_in(o, 4);
+    qn_tensor *x = op_in(o, 0), *mean = op_in(o, 3), *variance = op_in(o, 4), *y;
+    double epsilon = attr_float(o, "epsilon", 1e-5);
     int rank = op_rank(o, 0), axes[QN_MAX_RANK] = {0};
     bool training = o->version >= 14 ? attr_int(o, "training_mode", 0) != 0
                                      : o->version < 7 && !attr_int(o, "is_test", 0);
@@ -38,11 +39,11 @@ void op_batch_norm(onnx_op *o) {
         if (op_wants(o, 2)) o->out[2] = qn_add(qn_mul(variance, go), qn_mul(spread, come));
         o->type[1 < o->n_out ? 1 : 0] = 0;
         for (int k = 1; k < o->n_out && k < 3; k++) o->type[k] = op_type(o, 2 + k);
-        mean = mine;
-        variance = spread;
+        y = qn_layer_norm_axes(x, n, axes, NULL, NULL, epsilon);
+    } else {
+        qn_tensor *by = rsqrt_of(by_channel(variance, rank), epsilon);
+        y = qn_mul(qn_sub(x, by_channel(mean, rank)), by);
     }
-    qn_tensor *by = rsqrt_of(by_channel(variance, rank), attr_float(o, "epsilon", 1e-5));
-    qn_tensor *y = qn_mul(qn_sub(x, by_channel(mean, rank)), by);
     y = qn_mul(y, by_channel(op_in(o, 1), rank));
     o->out[0] = qn_add(y, by_channel(op_in(o, 2), rank));
 }
@@ -76,13 +77,12 @@ void op_layer_norm(onnx_op *o) {
     double epsilon = attr_float(o, "epsilon", 1e-5);
     qn_tensor *x = op_in(o, 0), *b = op_in(o, 2);
     qn_tensor *wide = qn_dtype_of(x) == QN_F64 ? x : qn_cast(x, QN_F32);
-    qn_tensor *mean = qn_mean_axes(wide, n, axes, true);
-    qn_tensor *by = rsqrt_of(qn_variance_axes(wide, n, axes, 0, true), epsilon);
-    qn_tensor *y = qn_cast(qn_mul(qn_sub(wide, mean), by), qn_dtype_of(x));
-    y = qn_mul(y, op_in(o, 1));
+    qn_tensor *y = qn_layer_norm_axes(wide, n, axes, NULL, NULL, epsilon);
+    y = qn_mul(qn_cast(y, qn_dtype_of(x)), op_in(o, 1));
     o->out[0] = b ? qn_add(y, b) : y;
     for (int k = 1; k < o->n_out && k < 3; k++) {
-        o->out[k] = k == 1 ? mean : by;
+        o->out[k] = k == 1 ? qn_mean_axes(wide, n, axes, true)
+                           : rsqrt_of(qn_variance_axes(wide, n, axes, 0, true), epsilon);
         o->type[k] = onnx_type_like(qn_dtype_of(wide));
     }
 }
@@ -108,7 +108,9 @@ void op_mean_variance(onnx_op *o) {
     if (!list) n = 3;
     if (n > QN_MAX_RANK) op_fail(o, QN_ERANGE, "%d axes", n);
     for (int i = 0; i < n; i++) axes[i] = op_axis(o, (list ? list : usual)[i], rank);
-    qn_tensor *x = op_in(o, 0), *d = qn_sub(x, qn_mean_axes(x, n, axes, true));
+    /* The mean difference from one of the values: of equal values it is 0 and nothing else. */
+    qn_tensor *x = op_in(o, 0), *d = qn_sub(x, qn_max_axes(x, n, axes, true));
+    d = qn_sub(d, qn_mean_axes(d, n, axes, true));
     qn_tensor *root = qn_std_axes(x, n, axes, 0, true);
     o->out[0] = qn_div(d, qn_add(root, qn_weak(root, 1e-9)));
 }
