@@ -130,8 +130,8 @@ class Op:
     def __init__(self, args):
         self.row = args
         self.enum, self.name, self.arity = args[0], literal(args[1]), int(args[2])
-        self.class_, self.types, self.doc = args[3], args[4], literal(args[12])
-        self.public = args[10:12] != ["0", "0"]  # of marks
+        self.class_, self.types, self.doc = args[3], args[4], literal(args[13])
+        self.public = args[11:13] != ["0", "0"]  # of marks
 
     def functions(self):
         """(name, parameters, body) of each."""
@@ -161,7 +161,7 @@ def regions_of_ops():
         op = Op(args)
         for name, params, body in op.functions():
             doc = op.doc if not name.endswith("_axes") else f"as {op.name}, over n axes"
-            yield name, ", ".join(args[:7] + args[9:]), params, doc, body
+            yield name, ", ".join(args[:7] + args[10:]), params, doc, body
 
 
 def funcs():

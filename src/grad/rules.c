@@ -783,7 +783,8 @@ static void rule_scatter(grad *c, node_id n, node_id g) {
 
 #define rule_NONE NULL
 grad_rule *const grad_rules[OP_COUNT] = {
-#define X(NAME, name, arity, CLASS, TYPES, F, I, fcost, icost, GRAD, ...) [OP_##NAME] = rule_##GRAD,
+#define X(NAME, name, arity, CLASS, TYPES, F, I, VALUE, fcost, icost, GRAD, ...)                   \
+    [OP_##NAME] = rule_##GRAD,
 #include "graph/ops.h"
 #undef X
 };

@@ -70,6 +70,7 @@ typedef struct op_row {
     const char *name;
     uint8_t arity, class_, types;
     bool has_float, has_int; /* columns F and I are defined */
+    bool by_formula;         /* column VALUE: of floats, as the device computes it */
     uint8_t cost[2];         /* of floats, of integers */
     bool differentiable;
     double lo, hi;

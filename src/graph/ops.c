@@ -14,14 +14,15 @@
 #define DIFFERENTIABLE(probe) SECOND_OF(probe, true, ~)
 
 const op_row op_rows[OP_COUNT] = {
-    [OP_NONE] = {"none", 0, CLASS_NONE, TYPES_NONE, false, false, {0}, false, 0, 0, "no operation"},
-#define X(NAME, text, sources, CLASS, TYPES, F, I, fcost, icost, GRAD, least, most, about)         \
+    [OP_NONE] = {.name = "none", .class_ = CLASS_NONE, .types = TYPES_NONE, .doc = "no operation"},
+#define X(NAME, text, sources, CLASS, TYPES, F, I, VALUE, fcost, icost, GRAD, least, most, about)  \
     [OP_##NAME] = {.name = text,                                                                   \
                    .arity = sources,                                                               \
                    .class_ = CLASS_##CLASS,                                                        \
                    .types = TYPES_##TYPES,                                                         \
                    .has_float = DEFINED(F),                                                        \
                    .has_int = DEFINED(I),                                                          \
+                   .by_formula = sizeof(#VALUE) == sizeof("FORMULA"),                              \
                    .cost = {fcost, icost},                                                         \
                    .differentiable = DIFFERENTIABLE(PROBE_##GRAD),                                 \
                    .lo = least,                                                                    \

@@ -75,7 +75,7 @@ check is_up_to_date_then gen --check
 # Rows that come and go
 fresh
 check adds_a_row edit "$ops" \
-    's/^X\(EXP2, .*/X(EXP10, "exp10", 1, ELEM, FLOAT, pow(10, x), -, 1, 0, NONE, -4, 4, "10^x")\n&/'
+    's/^X\(EXP2, .*/X(EXP10, "exp10", 1, ELEM, FLOAT, pow(10, x), -, FORMULA, 1, 0, NONE, -4, 4, "10^x")\n&/'
 check_fails check_fails_on_a_missing_region gen --check
 check writes_the_new_row says 'src/func/api.c: exp10 (new)'
 check the_new_prototype_is_there has include/quern_ops.h 'qn_tensor *qn_exp10(qn_tensor *x);'

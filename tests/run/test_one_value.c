@@ -26,11 +26,13 @@ static const struct {
 
 static const char *way; /* the one under way */
 static bool slow;       /* by a compiler that takes its time */
+static bool plans;      /* has static graphs */
 
 static qn_ctx *open_way(size_t i) {
     way = ways[i].name;
     slow = ways[i].compiler[0] || !strcmp(ways[i].device, "opencl");
     if (!strcmp(ways[i].device, "opencl") && !device_here("opencl")) return NULL;
+    plans = strcmp(ways[i].device, "ref") != 0;
     if (ways[i].compiler[0])
         setenv("QN_CPU", ways[i].compiler, 1);
     else
@@ -163,6 +165,147 @@ static void check_places(qn_ctx *qn) {
 
 static void a_function_has_one_value_also_of_what_a_kernel_knows(void) {
     in_every_way(check_places);
+}
+
+/* ---- functions of constants ------------------------------------------------------------------ */
+
+enum { VALUES = 200, SOME = 16, LAST = SOME - 1 };
+
+/* Of a function's domain and twice around it, and numbers that rules look for. */
+static double argument(const op_row *op, int i, uint64_t *seed) {
+    static const double odd[] = {0,  -0.0, 1,  -1,   2,   -2,       0.5,
+                                 -3, 100,  -7, 1e-6, NAN, INFINITY, -INFINITY};
+    if (i < (int)(sizeof odd / sizeof *odd)) return odd[i];
+    return op->lo + (op->hi - op->lo) * (2 * test_uniform(seed) - 0.5);
+}
+
+/* An operation of floats, its arguments, and its values computed from data. */
+typedef struct sample {
+    qn_ctx *qn;
+    int op, arity;
+    qn_dtype d;
+    double x[3][VALUES];
+    qn_tensor *data[3], *result;
+    uint64_t value[VALUES]; /* bits */
+} sample;
+
+static bool read_bits(const sample *s, qn_tensor *t, int n, uint64_t *out) {
+    const size_t size = qn_dtype_size(s->d);
+    uint8_t raw[VALUES * 8];
+    if (!t || qn_dtype_of(t) != s->d || qn_read(t, raw, size * (size_t)n)) return false;
+    for (int i = 0; i < n; i++) memcpy(&out[i], raw + size * (size_t)i, size);
+    return true;
+}
+
+static bool take_sample(sample *s) {
+    const int64_t shape[1] = {VALUES};
+    uint64_t seed = (uint64_t)s->op * 31;
+    s->arity = op_rows[s->op].arity;
+    memset(s->value, 0, sizeof s->value);
+    for (int a = 0; a < s->arity; a++) {
+        for (int i = 0; i < VALUES; i++) {
+            int k = a ? (i * 5 + 3 * a) % VALUES : i; /* odd numbers meet all others */
+            s->x[a][k] = dtype_round(s->d, argument(&op_rows[s->op], i, &seed));
+        }
+        s->data[a] = qn_cast(qn_from(s->qn, QN_F64, 1, shape, s->x[a]), s->d);
+        if (qn_realize(1, &s->data[a])) return false;
+    }
+    s->result = build_elem(s->op, s->arity, s->data);
+    return read_bits(s, s->result, VALUES, s->value);
+}
+
+/* x^2 is x*x and x^-1 is 1/x, which are rounded once: that is said of the rule. */
+static bool is_product(const sample *s, int i) {
+    return s->op == OP_POW && (s->x[1][i] == 2 || s->x[1][i] == -1);
+}
+
+static void expect_value(const sample *s, int i, const char *how, qn_tensor *t) {
+    uint64_t got = 0;
+    if (!read_bits(s, t, 1, &got)) {
+        FAIL("%s: %s %s: %s", way, op_rows[s->op].name, how, qn_error(s->qn));
+        return;
+    }
+    double want = dtype_get_f(s->d, &s->value[i], 0), v = dtype_get_f(s->d, &got, 0);
+    if (got == s->value[i] || (isnan(want) && isnan(v))) return;
+    FAIL("%s: %s of %s %s: %.17g, of data %.17g, at %.17g %.17g", way, op_rows[s->op].name,
+         qn_dtype_name(s->d), how, v, want, s->x[0][i], s->arity > 1 ? s->x[1][i] : 0);
+}
+
+/* Argument a: constants where the mask says so, else data. */
+static qn_tensor *of_constants(const sample *s, int i, int mask) {
+    const int64_t one[1] = {1};
+    qn_tensor *x[3] = {NULL};
+    for (int a = 0; a < s->arity; a++)
+        x[a] = mask >> a & 1 ? qn_full(s->qn, s->d, 1, one, s->x[a][i])
+                             : qn_slice(s->data[a], 0, i, i + 1, 1);
+    return build_elem(s->op, s->arity, x);
+}
+
+/* What a loop begins with is known, too. */
+static qn_tensor *in_a_loop(const sample *s, int i) {
+    const int64_t one[1] = {1};
+    qn_tensor *x[3] = {NULL}, *in[3] = {NULL};
+    for (int a = 0; a < s->arity; a++) x[a] = qn_full(s->qn, s->d, 1, one, s->x[a][i]);
+    qn_loop *l = qn_loop_begin(s->qn, s->arity, x, 0, NULL, &QN_LOOP_OPTIONS(.trips = 1));
+    for (int a = 0; a < s->arity; a++) in[a] = qn_loop_state(l, a);
+    in[0] = build_elem(s->op, s->arity, in);
+    qn_loop_end(l, s->arity, in, 0, NULL);
+    qn_tensor *last = qn_loop_final(l, 0);
+    qn_loop_free(l);
+    return last;
+}
+
+/* f(x) - f(constant), planned once for any x, as a number that is not 0 would show. */
+static void check_static(const sample *s, int i) {
+    qn_tensor *x = s->data[0], *out = NULL;
+    qn_tensor *y = qn_sub(build_elem(s->op, 1, &x), of_constants(s, i, 1));
+    qn_plan *p = qn_plan_new(s->qn, 1, &x, 1, &y);
+    uint64_t bits[VALUES] = {0};
+    if (!p || qn_plan_run(p, &x, &out) || !read_bits(s, out, VALUES, bits))
+        FAIL("%s: %s in a static graph: %s", way, op_rows[s->op].name, qn_error(s->qn));
+    double v = dtype_get_f(s->d, &bits[i], 0);
+    if (v != 0 && !isnan(v))
+        FAIL("%s: %s(x) - %s(%g) is %g", way, op_rows[s->op].name, op_rows[s->op].name, s->x[0][i],
+             v);
+    qn_plan_free(p);
+}
+
+static void check_constants_of(qn_ctx *qn, int op, qn_dtype d) {
+    sample *s = calloc(1, sizeof *s);
+    qn_scope scope = qn_scope_begin(qn);
+    *s = (sample){.qn = qn, .op = op, .d = d};
+    const int all = (1 << op_rows[op].arity) - 1;
+    if (!take_sample(s)) FAIL("%s: %s: %s", way, op_rows[op].name, qn_error(qn));
+    const int count = slow ? 4 : !strcmp(way, "cpu") || !plans ? VALUES : SOME;
+    for (int i = 0; i < count; i++) {
+        qn_scope inner = qn_scope_begin(qn);
+        if (!is_product(s, i)) expect_value(s, i, "of constants", of_constants(s, i, all));
+        for (int mask = 1; mask < all && i == LAST; mask++)
+            if (!is_product(s, i))
+                expect_value(s, i, "of some constants", of_constants(s, i, mask));
+        if (i == LAST && d == QN_F32) expect_value(s, i, "in a loop", in_a_loop(s, i));
+        qn_scope_end(qn, inner);
+    }
+    if (plans && !slow && s->arity == 1 && d == QN_F32) check_static(s, LAST);
+    qn_scope_end(qn, scope);
+    free(s);
+}
+
+static void check_constants(qn_ctx *qn) {
+    for (int op = 1; op < OP_COUNT; op++)
+        for (int d = 0; d < DTYPE_COUNT; d++) {
+            const op_row *row = &op_rows[op];
+            bool every = !strcmp(way, "cpu") || !plans; /* dtype */
+            bool function = row->class_ == CLASS_ELEM && row->has_float &&
+                            row->types != TYPES_CMP && row->types != TYPES_TO && op != OP_WHERE;
+            if (!function || !dtype_is_float(d) || (!every && d != QN_F32) || (slow && op % 4))
+                continue;
+            check_constants_of(qn, op, (qn_dtype)d);
+        }
+}
+
+static void a_function_of_a_constant_is_that_of_data(void) {
+    in_every_way(check_constants);
 }
 
 /* ---- functions that rely on it --------------------------------------------------------------- */
@@ -656,6 +799,7 @@ int main(int argc, char **argv) {
     RUN(a_stored_product_is_the_computed_one);
     RUN(gradients_of_products_have_one_value);
     RUN(a_function_has_one_value_also_of_what_a_kernel_knows);
+    RUN(a_function_of_a_constant_is_that_of_data);
     RUN(softmax_of_large_products_is_finite_and_at_most_1);
     RUN(softmax_has_the_same_bits_fused_and_not);
     RUN(one_class_is_certain);

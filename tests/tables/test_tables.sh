@@ -29,7 +29,7 @@ after() { # after FILE: at its end
 
 # An operation: softfrac. Its row, its gradient, its expansion and that one's row, its oracle.
 check operation_row before src/graph/ops.h '^X[(]ERF,' <<'X'
-X(SOFTFRAC, "softfrac", 1, ELEM, FLOAT, x / (1 + fabs(x)), -, 3, 0, softfrac, -8, 8, "x / (1 + |x|)")
+X(SOFTFRAC, "softfrac", 1, ELEM, FLOAT, x / (1 + fabs(x)), -, FORMULA, 3, 0, softfrac, -8, 8, "x / (1 + |x|)")
 X
 check operation_gradient before src/grad/rules.c 'the column of ops.h' <<'X'
 /* 1 / (1 + |x|)^2 */
@@ -75,7 +75,7 @@ check monoid_row after src/graph/monoids.h <<'X'
 X(XOR, "^=", XOR, BITS, COMMUTES, op, (PART(VALUE, TERM, ZERO)), OP_PARITY)
 X
 check reduction_row before src/graph/ops.h '^X[(]ARGMAX,' <<'X'
-X(PARITY, "parity", 1, REDUCE, BITS, -, -, 1, 1, NONE, 0, 0, "exclusive or over axes")
+X(PARITY, "parity", 1, REDUCE, BITS, -, -, NONE, 1, 1, NONE, 0, 0, "exclusive or over axes")
 X
 
 # A monoid of three components: count, mean and the sum of squares around it, in one pass.
@@ -102,7 +102,7 @@ static monoid_term finish_spread(const monoid_formula *f, const monoid_term *sta
 
 X
 check state_reduction before src/graph/ops.h '^X[(]ARGMAX,' <<'X'
-X(SPREAD, "spread", 1, REDUCE, FLOAT, -, -, 1, 1, NONE, 0, 0, "variance over axes, in one pass")
+X(SPREAD, "spread", 1, REDUCE, FLOAT, -, -, NONE, 1, 1, NONE, 0, 0, "variance over axes, in one pass")
 X
 
 # A transform: its file, its row, its example.

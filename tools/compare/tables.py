@@ -260,7 +260,7 @@ def collect():
         op = ops.get(name)
         if op and op.class_ == "ELEM":
             row.takes, row.gives = TYPES[op.types]
-            row.grad = op.row[9] != "NONE"
+            row.grad = op.row[10] != "NONE"
             found[op.arity][name] = row
         elif name in functions:
             row.ulp = 2 if row.real and row.ulp == 1 else row.ulp

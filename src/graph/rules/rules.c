@@ -8,7 +8,8 @@
  * Values are kept exactly, in IEEE's sense: x + 0 is not x for floats (-0 + 0 is 0), but x + -0 and
  * x - 0 are; 0 * x is not 0 (infinity, NaN), and sums are never reordered, but that of what is
  * repeated one is reduced (rules/repeat.c). What may change is the sign of a zero sum of equal
- * elements, and whether a constant was computed by the C library or by the device.
+ * elements. Functions that devices compute by formulas are left to them, so that f of a constant is
+ * f of data of that value.
  *
  * A node that was realized is not looked into: its value is there, and what it was computed from
  * may not be. */
@@ -72,8 +73,14 @@ static int place_of_number(const graph *g, const graph_node *n, double v) {
 
 /* ---- constants ------------------------------------------------------------------------------ */
 
+/* Is its value the device's, which the C library's may differ from in the last place? */
+static bool is_by_formula(const graph_node *n) {
+    return is_float(n) && op_rows[n->op].by_formula;
+}
+
 node_id rule_fold(graph *g, const graph_node *n) {
     scalar x[3], r;
+    if (is_by_formula(n)) return 0;
     for (int i = 0; i < n->sources; i++) {
         if (!is_constant(g, n->src[i])) return 0;
         x[i] = constant_of(g, n->src[i]);
@@ -84,6 +91,24 @@ node_id rule_fold(graph *g, const graph_node *n) {
                          NULL);
     if (!scalar_op(n->op, (qn_dtype)n->dtype, (qn_dtype)last->dtype, x, &r)) return 0;
     return make_const(g, (qn_dtype)n->dtype, n->shape, r);
+}
+
+/* A function of constants that is left to the device is computed at one place. */
+node_id rule_fold_places(graph *g, const graph_node *n) {
+    const graph_node f = *n;
+    int rank;
+    int64_t one[QN_MAX_RANK];
+    node_id src[3] = {0};
+    graph_tuple_get(g, f.shape, &rank);
+    for (int i = 0; i < rank; i++) one[i] = SYM_ONE;
+    tuple_id place = graph_tuple(g, rank, one);
+    if (place == f.shape || !is_by_formula(n)) return 0;
+    for (int i = 0; i < f.sources; i++) {
+        if (!is_constant(g, f.src[i])) return 0;
+        src[i] = make_const(g, (qn_dtype)f.dtype, place, constant_of(g, f.src[i]));
+    }
+    node_form form = {f.op, (qn_dtype)f.dtype, place, f.attr, f.bits};
+    return make_expand(g, node_make(g, form, f.sources, src), f.shape);
 }
 
 /* ---- neutral elements ----------------------------------------------------------------------- */

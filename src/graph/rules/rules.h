@@ -5,7 +5,8 @@
  *   OPS   the operations it is tried for,
  *   SEES  and the operations of which one must be among the node's sources, ANY: any, or none */
 X(empty, EVERYTHING, ANY, "no elements, or over none: a constant")
-X(fold, ELEMENTWISE, ON(CONST), "an operation on constants is a constant")
+X(fold, ELEMENTWISE, ON(CONST), "an exact operation on constants is a constant")
+X(fold_places, ELEMENTWISE, ON(CONST), "any other is computed once, for all places")
 X(times_one, ON(MUL) | ON(DIV) | ON(POW), ON(CONST), "x*1, x/1, x^1 are x")
 X(times_minus_one, ON(MUL) | ON(DIV), ON(CONST), "x*-1, x/-1 are -x")
 X(times_zero, ON(MUL), ON(CONST), "integers: x*0 is 0")
