@@ -253,8 +253,11 @@ static void rule_sigmoid(grad *c, node_id n, node_id g) {
     by_slope(c, n, 0, g, mul(c, n, make2(c->g, OP_SUB, number(c, n, 1), n)));
 }
 
+/* The sigmoid, whose own derivative s - s^2 cancels where s is near 1: e^-softplus(-x) does not. */
 static void rule_softplus(grad *c, node_id n, node_id g) {
-    grad_add(c, n, 0, mul(c, g, make1(c->g, OP_SIGMOID, source(c, n, 0))));
+    node_id x = source(c, n, 0), slope = make1(c->g, OP_SIGMOID, x);
+    node_id way = negative(c, make1(c->g, OP_SOFTPLUS, negative(c, x)));
+    by_slope(c, n, 0, g, node_stand_in(c->g, slope, make1(c->g, OP_EXP, way)));
 }
 
 /* c e^(k x^2), k a power of two: what x*x loses counts as often as the exponent is large. */
@@ -328,18 +331,37 @@ static void rule_gelu_tanh_slope(grad *c, node_id n, node_id g) {
     by_slope(c, n, 0, g, mul(c, slope, make3(c->g, OP_FMA, x, inner, scaled(c, rise, 2))));
 }
 
-/* With n = e^x and a = n + n^2/2: a / (1 + a) + x (n + n^2) / (1 + a)^2. Beyond the bounds that is
- * 0 or 1. */
-static void rule_mish(grad *c, node_id n, node_id g) {
-    node_id x = source(c, n, 0);
-    bool wide = c->g->node[x].dtype == QN_F64;
-    node_id hi = number(c, x, wide ? 50 : 25), lo = number(c, x, wide ? -800 : -120);
-    x = choose(c, make2(c->g, OP_LT, hi, x), hi, x);
-    x = choose(c, make2(c->g, OP_LT, x, lo), lo, x);
+/* With n = e^x and a = n + n^2/2: a / (1 + a) + x (n + n^2) / (1 + a)^2. */
+static node_id mish_slope_left(const grad *c, node_id x) {
     node_id e = make1(c->g, OP_EXP, x), square = mul(c, e, e);
     node_id a = make3(c->g, OP_FMA, square, number(c, x, 0.5), e), sum = plus(c, a, 1);
     node_id rise = divide(c, make2(c->g, OP_ADD, e, square), sum);
-    by_slope(c, n, 0, g, divide(c, make3(c->g, OP_FMA, x, rise, a), sum));
+    return divide(c, make3(c->g, OP_FMA, x, rise, a), sum);
+}
+
+/* The same as 1 and what is off it, with m = e^-x and d = 1 + 2 m + 2 m^2: 4 x (m^2 + m^3) / d^2 -
+ * 2 m^2 / d. */
+static node_id mish_slope_right(const grad *c, node_id x) {
+    node_id m = make1(c->g, OP_EXP, negative(c, x)), square = mul(c, m, m);
+    node_id d = plus(c, scaled(c, make2(c->g, OP_ADD, m, square), 2), 1);
+    node_id rise = divide(c, make3(c->g, OP_FMA, square, m, square), d);
+    node_id off = make3(c->g, OP_FMA, scaled(c, rise, 4), x, scaled(c, square, -2));
+    return plus(c, divide(c, off, d), 1);
+}
+
+/* Beyond the bounds that is 0 or 1. The derivative of the left form cancels right of 0, where the
+ * slope takes it from the other. */
+static void rule_mish(grad *c, node_id n, node_id g) {
+    node_id x = source(c, n, 0);
+    const bool wide = c->g->node[x].dtype == QN_F64;
+    node_id hi = number(c, x, wide ? 50 : 25), lo = number(c, x, wide ? -800 : -120);
+    node_id zero = number(c, x, 0), right = make2(c->g, OP_LT, zero, x);
+    node_id above = within(c, choose(c, right, x, zero), wide ? 800 : 120);
+    x = choose(c, make2(c->g, OP_LT, x, lo), lo, x);
+    node_id below = choose(c, right, zero, x),
+            slope = mish_slope_left(c, choose(c, make2(c->g, OP_LT, hi, x), hi, x));
+    node_id way = choose(c, right, mish_slope_right(c, above), mish_slope_left(c, below));
+    by_slope(c, n, 0, g, node_stand_in(c->g, slope, way));
 }
 
 static void rule_cast(grad *c, node_id n, node_id g) {

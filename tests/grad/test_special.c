@@ -214,6 +214,27 @@ static void elementwise_functions_at_special_points(void) {
                 check_points(&special_rows[i], device, f32 ? QN_F32 : QN_F64);
 }
 
+/* The second derivatives of functions whose slope is near 1 there, to four digits. */
+static void second_derivatives_keep_their_tails(void) {
+    static const float at[] = {1, 8, 10, 15, 20};
+    static const double mish[] = {0.18468576, -6.29201e-6, -1.48372e-7, -1.04805e-11, -6.4575e-16};
+    static const double softplus[] = {0.19661193, 3.35238e-4, 4.53958e-5, 3.05902e-7, 2.06115e-9};
+    qn_tensor *(*const f[])(qn_tensor *) = {qn_mish, qn_softplus};
+    for (int device = 0; device < 2; device++)
+        for (int k = 0; k < 2 && context[device]; k++) {
+            qn_scope scope = qn_scope_begin(context[device]);
+            qn_tensor *x = qn_from(context[device], QN_F32, 1, (int64_t[]){5}, at), *d = NULL;
+            float got[5] = {0};
+            CHECK_INT(qn_grad(qn_sum(f[k](x), QN_ALL, false), NULL, 1, &x, &d), QN_OK);
+            CHECK_INT(qn_grad(qn_sum(d, QN_ALL, false), NULL, 1, &x, &d), QN_OK);
+            CHECK_INT(qn_read(d, got, sizeof got), QN_OK);
+            const double *want = k ? softplus : mish;
+            for (int i = 0; i < 5; i++)
+                CHECK_NEAR((double)got[i], want[i], 0, 1e-4 * fabs(want[i]));
+            qn_scope_end(context[device], scope);
+        }
+}
+
 /* ---- functions of whole vectors, by hand ----------------------------------------------------- */
 
 enum { LONGEST = 4 };
@@ -487,6 +508,7 @@ int main(int argc, char **argv) {
     test_begin(argc, argv);
     for (int i = 0; i < 2; i++) context[i] = qn_open(&QN_OPTIONS(.device = device_name[i]));
     RUN(elementwise_functions_at_special_points);
+    RUN(second_derivatives_keep_their_tails);
     RUN(functions_of_vectors_at_special_points);
     RUN(every_function_has_a_row);
     for (int i = 0; i < 2; i++) qn_close(context[i]);
