@@ -467,6 +467,28 @@ static void table_row(const row *r, const tally *t) {
     printf(judged >= 0x1p32 ? " | all |\n" : " | %.2g |\n", judged);
 }
 
+/* What `make accuracy` says of functions that are judged elsewhere, by tests/math/test_math.c. */
+static const char cancelling[] =
+    "No row here are the functions below: they cancel near zeros of theirs, where a unit of the "
+    "value's\n"
+    "own last place has no lower end, while the argument's last place alone moves the value by "
+    "many. There\n"
+    "errors are held, by `make test`, in units of the larger of the two terms that are added:\n"
+    "\n"
+    "| function | where | f32 | f64 |\n"
+    "| --- | --- | --- | --- |\n"
+    "| `lgamma` | left of 0, zeros between its poles | 0.51 units of 2^-6 of the larger term, at "
+    "least of the value | 2.4 |\n"
+    "| `digamma` | left of 0, zeros between its poles | 0.51, as `lgamma` | 2.0 |\n"
+    "| `silu_slope` | its zero at -1.278 | 3.2 | 3.2 |\n"
+    "| `gelu_slope` | its zero at -0.752 | 2.0 | 5.25 |\n"
+    "| `gelu_tanh_slope` | its zero at -0.753 | 5.0 | 5.0 |\n"
+    "\n"
+    "In units of the value some thousands were seen of `lgamma` and `digamma` of f64 beside a zero "
+    "(2,977 and\n"
+    "3,993). `lgamma_right` and `digamma_right` are the same functions right of 0.\n"
+    "\n";
+
 static int table(const char *path, const char *code, const char *when) {
     static tally t[LENGTH(rows)];
     tally_read(path, code, t);
@@ -479,6 +501,7 @@ static int table(const char *path, const char *code, const char *when) {
            "figure here is a matter of how the\noracle rounds, but for the last digits of "
            "0.500.\n\n",
            when);
+    printf("%s", cancelling);
     printf("| function | f16 | bf16 | f32 | at | f64 | at | swept |\n");
     printf("| --- | --- | --- | --- | --- | --- | --- | --- |\n");
     for (int i = 0; i < LENGTH(rows); i++) table_row(&rows[i], &t[i]);
