@@ -504,6 +504,7 @@ static const clike_dialect c99 = {
     .shared = "",
     .table = "static const ",
     .unroll = "",
+    .wraps = true,
 };
 
 void emit_c99(int n, kernel *const *k, str *out) {

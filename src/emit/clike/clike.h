@@ -16,6 +16,7 @@ typedef struct clike_dialect {
     const char *unroll;  /* the line before a loop to be unrolled; "": none */
     const char *barrier; /* the statement */
     bool groups;         /* THREAD loops are a group's members */
+    bool wraps;          /* sums and products of signed integers wrap, as by -fwrapv */
 } clike_dialect;
 
 typedef struct clike {

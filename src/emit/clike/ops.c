@@ -209,8 +209,16 @@ static const char narrow_quotient[] =
     "nearest_N(floor@(x / y) - "
     "(T)((y < 0 ? -fma@(-floor@(x / y), y, x) : fma@(-floor@(x / y), y, x)) < 0))";
 
-static const char *formula_of(int op, int in) {
+/* Where signed sums wrap they are written as they are: of sums that go through unsigned numbers and
+ * back gcc 12 lost some lanes' trips, where it made vectors of 512 bits of narrow integers. */
+static const char *wrapping(int op) {
+    return op == OP_ADD ? "(T)(x + y)" : op == OP_SUB ? "(T)(x - y)" : "(T)(x * y)";
+}
+
+static const char *formula_of(const clike *c, int op, int in) {
     bool is_unsigned = dtype_is_unsigned(in);
+    bool sums = op == OP_ADD || op == OP_SUB || op == OP_MUL;
+    if (sums && dtype_is_int(in) && !is_unsigned && c->dialect->wraps) return wrapping(op);
     if (dtype_is_float(in)) {
         if (op == OP_FLOOR_DIV) return dtype_is_narrow(in) ? narrow_quotient : real_quotient;
         if (op == OP_FMA && dtype_is_narrow(in)) return "fma_odd((double)x, (double)y, (double)z)";
@@ -336,7 +344,7 @@ static void define(clike *c, int op, int dtype, int in) {
         define_bitcast(c, dtype, in);
         return;
     }
-    const char *text = op == OP_CAST ? "" : formula_of(op, in), *type = clike_type(in);
+    const char *text = op == OP_CAST ? "" : formula_of(c, op, in), *type = clike_type(in);
     if (!text)
         raise_error(c->k->ctx, QN_EINTERNAL, "kernel %s: %s must be expanded before it is emitted",
                     c->k->name, op_rows[op].name);
