@@ -717,7 +717,7 @@ bool rule_of_places(const graph *g, node_id n, int depth); /* made of IOTA and C
 #include "graph/rules/rules.h"
 #undef X
 
-/* ---- replace.c ------------------------------------------------------------------------------- */
+/* ---- loop/replace.c -------------------------------------------------------------------------- */
 
 /* The nodes of a graph with others in the places of some: what depends on these is made anew. */
 typedef struct replacing {
