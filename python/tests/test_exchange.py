@@ -47,7 +47,12 @@ class WithNumPy(unittest.TestCase):
 
     def test_bools_of_other_bytes_are_true(self):
         raw = np.tile(np.array([0, 1, 2, 255], "uint8"), 64).view(bool)
-        for x in (qn.tensor(raw), qn.from_dlpack(raw)):
+        given = [qn.tensor(raw)]
+        try:
+            given.append(qn.from_dlpack(raw))
+        except BufferError:
+            pass  # NumPy before 1.25 gives no bools
+        for x in given:
             self.assertEqual(x.sum().item(), 192)
             self.assertEqual(x.mean().item(), 0.75)
             self.assertEqual(np.asarray(x).view("uint8").max(), 1)
