@@ -167,6 +167,37 @@ static void whoever_takes_them_may_stop(void) {
     ir_close(k);
 }
 
+typedef struct stop {
+    int n, at;
+} stop;
+
+static bool stop_at(void *user, const char *lines) {
+    stop *s = user;
+    (void)lines;
+    return ++s->n < s->at;
+}
+
+/* Wherever it is: what would be put in after that is forgotten, and nothing more is passed on. */
+static void moves_may_stop_anywhere(void) {
+    for (size_t i = 0; i < COUNT_OF(kernels); i++) {
+        str lines;
+        str_open(&lines, &ctx.heap);
+        str_add(&lines, "");
+        kernel *k = parse(kernels[i]);
+        schedule_default(k, &limits, &lines);
+        ir_close(k);
+        stop s = {.at = 1};
+        do {
+            k = parse(kernels[i]);
+            s.n = 0;
+            search_moves(k, lines.s, &limits, stop_at, &s);
+            ir_close(k);
+        } while (s.n == s.at++ && !test_state.bad);
+        if (s.n < 20 || s.n != s.at - 2) FAIL("kernel %d: %d at %d", (int)i, s.n, s.at);
+        str_free(&lines);
+    }
+}
+
 static void repair_leaves_out_what_is_illegal(void) {
     str legal;
     str_open(&legal, &ctx.heap);
@@ -270,6 +301,7 @@ static void all(void) {
     RUN(whatever_is_proposed_keeps_the_results);
     RUN(proposals_come_in_one_order);
     RUN(whoever_takes_them_may_stop);
+    RUN(moves_may_stop_anywhere);
     RUN(repair_leaves_out_what_is_illegal);
     RUN(the_twin_computes_in_double_precision);
     RUN(cost_prefers_what_is_better_for_sure);

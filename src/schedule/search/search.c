@@ -108,19 +108,25 @@ typedef struct mover {
 } mover;
 
 /* Pass on the script without its step `skip` (-1: with all), and with the steps that are put in:
- * those are then forgotten. */
+ * those are then forgotten, also where nobody takes any more. */
 static void give(mover *v, int64_t skip) {
     arena *a = &v->m.k->arena;
+    const int puts = v->puts;
+    v->puts = 0;
     if (v->enough) return;
     v->changed.n = 0;
     for (uint32_t i = 0; i <= v->s.n; i++) {
-        for (int j = 0; i == v->tail && j < v->puts; j++) script_add(&v->changed, a, &v->put[j]);
+        for (int j = 0; i == v->tail && j < puts; j++) script_add(&v->changed, a, &v->put[j]);
         if (i < v->s.n && i != skip) script_add(&v->changed, a, &v->s.at[i]);
     }
-    v->puts = 0;
     v->out.len = 0;
     script_print(&v->changed, v->m.k, &v->out);
     v->enough = !v->take(v->user, v->out.s);
+}
+
+/* To be put in with the next script that is passed on. */
+static void put_in(mover *v, const script_step *step) {
+    if (v->puts < MOST_PUT) v->put[v->puts++] = *step;
 }
 
 static bool has_number(const script_step *x) {
@@ -209,7 +215,7 @@ static bool try_way(void *user, const transform_args *a) {
     bool legal = transform_run(k, x->kind, a, NULL);
     ir_restore(k, &was);
     if (!legal) return true;
-    v->put[v->puts++] = step;
+    put_in(v, &step);
     give(v, -1);
     return !v->enough && ++x->given < MOST_GIVEN;
 }
@@ -260,10 +266,10 @@ static bool around_straight(const mover *v, stmt_id loop) {
 
 /* A step on one loop, to be put in; what it is called is made up. */
 static step_ref put(mover *v, transform_kind kind, step_ref loop, int64_t number) {
-    script_step *x = &v->put[v->puts++];
-    *x = (script_step){.id = ++v->s.ids, .kind = (uint8_t)kind, .loop = {loop}};
-    x->args = (transform_args){.loops = 1, .number = number, .dtype = -1, .scope = MEM_LOCAL};
-    return (step_ref){x->id, 1}; /* the loop inside that a split makes */
+    script_step step = {.id = ++v->s.ids, .kind = (uint8_t)kind, .loop = {loop}};
+    step.args = (transform_args){.loops = 1, .number = number, .dtype = -1, .scope = MEM_LOCAL};
+    put_in(v, &step);
+    return (step_ref){step.id, 1}; /* the loop inside that a split makes */
 }
 
 /* Split the loop, and bind the loop of the outer iterations or of the inner ones. */
@@ -299,7 +305,8 @@ static void move_loop(mover *v, stmt_id loop) {
     stmt_id child = x->first;
     if (child && child == x->last && schedule_at(m, child)->kind == STMT_LOOP) {
         transform_args a = {.loop = {loop, child}, .loops = 2, .dtype = -1, .scope = MEM_LOCAL};
-        v->put[v->puts++] = script_step_of(&v->r, &v->s, TRANSFORM_swap, &a);
+        script_step step = script_step_of(&v->r, &v->s, TRANSFORM_swap, &a);
+        put_in(v, &step);
         give(v, -1);
     }
 }
@@ -351,7 +358,7 @@ static void stage_at(mover *v, const ir_access *t, const stmt_id *loop, int at, 
     script_run staged = script_run_copy(&v->r); /* what it learns is forgotten with the step */
     uint32_t id = schedule_at(m, loop[at])->l.id;
     bool legal = script_step_run(&staged, &step, NULL);
-    v->put[v->puts++] = step;
+    put_in(v, &step);
     if (legal) put_copy_kind(v, &staged, ir_loop_of(m->k, id));
     ir_restore(m->k, &was);
     if (legal) give(v, -1);
