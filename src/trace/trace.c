@@ -2,9 +2,11 @@
  *
  * The file is an array of Chrome's trace events, and at any time a whole one: what is written is a
  * comma, lines, and the bracket that ends the array, over the bracket that was there. So of a
- * program that is killed the trace can be read as far as it was written. Lines are gathered in
- * memory of a fixed size; a line is cut short before it does not fit. Where a write fails the log
- * says so once, and the trace ends with what is there.
+ * program that is killed the trace can be read as far as it was written. A kill in the middle of a
+ * write leaves its first pages: as no line lies in two pages those are whole lines, and only the
+ * bracket is missing, which the format allows. Lines are gathered in memory of a fixed size; a line
+ * is cut short before it does not fit. Where a write fails the log says so once, and the trace ends
+ * with what is there.
  *
  * Spans of the library are whole events, with a beginning and a length, written when they are over:
  * one that an error ends has none. Those of the program are a beginning and an end. Times are those
@@ -28,7 +30,8 @@
 
 enum {
     TRACE_ROOM = 1 << 16,
-    TRACE_LINE = 4096, /* at most; a text of arguments takes half of it */
+    TRACE_PAGE = 4096,       /* what the system writes whole */
+    TRACE_LINE = TRACE_PAGE, /* at most; a text of arguments takes half of it */
     TRACE_TEXT = 1500,
     TRACE_FILES = 1000,
     TRACE_DEEP = 1 << 20
@@ -58,9 +61,22 @@ static void drop(qn_ctx *qn) {
     qn->trace = NULL;
 }
 
+/* Move the line that is done to the next page of the file if it would lie in two. */
+static void end_line(trace *t) {
+    const off_t first = t->end + t->line, last = t->end + t->used - 1;
+    if (t->used > t->line && first / TRACE_PAGE != last / TRACE_PAGE) {
+        const size_t gap = (size_t)(TRACE_PAGE - first % TRACE_PAGE);
+        memmove(t->text + t->line + gap, t->text + t->line, t->used - t->line);
+        memset(t->text + t->line, ' ', gap);
+        t->used += (uint32_t)gap;
+    }
+    t->line = t->used;
+}
+
 /* What was gathered, and the end of the array behind it, by one call. */
 static void write_lines(qn_ctx *qn) {
     trace *t = qn->trace;
+    end_line(t);
     size_t size = t->used + sizeof ending - 1, done = 0;
     t->written = clock_seconds();
     if (!t->used) return;
@@ -74,7 +90,7 @@ static void write_lines(qn_ctx *qn) {
     }
     if (done == size) {
         t->end += t->used;
-        t->used = 0;
+        t->used = t->line = 0;
         return;
     }
     const char *why = strerror(errno);
@@ -134,7 +150,7 @@ static void put_string(trace *t, const char *text) {
 /* ---- events ---------------------------------------------------------------------------------- */
 
 static void put_event(trace *t, char phase, pid_t thread, double at) {
-    t->line = t->used;
+    end_line(t);
     putf(t, t->some ? ",\n" : "[\n");
     putf(t, "{\"ph\":\"%c\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f", phase, (int)t->process, (int)thread,
          at * 1e6);
@@ -148,7 +164,7 @@ static bool begin_of(qn_ctx *qn, pid_t thread, char phase, double at) {
     if (!t) return false;
     t->skip = t->process != getpid();
     if (t->skip) return false;
-    if (t->used + 2 * TRACE_LINE > TRACE_ROOM) write_lines(qn);
+    if (t->used + 2 * (TRACE_LINE + TRACE_PAGE) > TRACE_ROOM) write_lines(qn);
     if (!(t = qn->trace)) return false;
     if (thread != t->thread) {
         put_event(t, 'M', thread, at);

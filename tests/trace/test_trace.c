@@ -12,6 +12,8 @@
 #include "test.h"
 #include "trace/trace.h"
 
+enum { PAGE = 4096, TRACE_MOST = 1 << 22 };
+
 static char folder[64], path[128], told[4000];
 
 static void note(void *user, const char *line) {
@@ -39,7 +41,8 @@ typedef struct events {
     const json *all;
 } events;
 
-static events read_events(const char *file) {
+/* With `end` behind it, and cut at `most` bytes. */
+static events read_cut(const char *file, const char *end, size_t most) {
     unsetenv("QN_TRACE");
     qn_options options = QN_OPTIONS(.device = "null");
     events e = {.qn = qn_open(&options)};
@@ -47,9 +50,11 @@ static events read_events(const char *file) {
     FILE *f = fopen(file, "rb");
     CHECK(f != NULL);
     if (!f) return e;
-    char *text = arena_alloc(&e.a, 1 << 22);
-    size_t n = fread(text, 1, 1 << 22, f);
+    char *text = arena_alloc(&e.a, TRACE_MOST + 16);
+    size_t n = fread(text, 1, most, f);
     fclose(f);
+    memcpy(text + n, end, strlen(end) + 1);
+    n += strlen(end);
     json_fault fault = {"", 0};
     e.all = json_parse(&e.a, text, n, &fault);
     if (!e.all)
@@ -57,6 +62,10 @@ static events read_events(const char *file) {
     else if (e.all->kind != JSON_ARRAY)
         FAIL("%s is no array", file);
     return e;
+}
+
+static events read_events(const char *file) {
+    return read_cut(file, "", TRACE_MOST);
 }
 
 static void close_events(events *e) {
@@ -258,6 +267,40 @@ static void a_span_ends_where_it_began(void) {
     close_events(&e);
 }
 
+/* Is the closing bracket there? */
+static bool is_closed(const char *file) {
+    char text[4] = "";
+    FILE *f = fopen(file, "rb");
+    if (f && fseek(f, -2, SEEK_END) == 0 && fread(text, 1, 2, f) < 2) text[0] = 0;
+    if (f) fclose(f);
+    return !strcmp(text, "]\n");
+}
+
+/* The system ends a write between two pages when the program is killed: lines of any length are
+ * whole up to there. */
+static void a_write_that_is_cut_at_a_page_leaves_whole_lines(void) {
+    char name[3000];
+    trace_to(path);
+    qn_ctx *qn = open_device("null");
+    for (int i = 0; i < 2000; i++) {
+        size_t n = (size_t)i * 37 % (i % 10 ? 60 : sizeof name - 1);
+        memset(name, i % 7 ? 'x' : '"', n);
+        name[n] = 0;
+        qn_span_begin(qn, name);
+        qn_span_end(qn);
+        if (i % 91 == 0) qn_trace_flush(qn);
+    }
+    qn_close(qn);
+    struct stat about = {.st_size = 0};
+    CHECK(stat(path, &about) == 0 && about.st_size > 100 * PAGE);
+    for (off_t cut = PAGE, n = 0; cut < about.st_size && !test_state.bad; cut += PAGE) {
+        events e = read_cut(path, "]", (size_t)cut);
+        CHECK(e.all && e.all->count >= n && e.all->count > 1);
+        n = e.all ? e.all->count : 0;
+        close_events(&e);
+    }
+}
+
 /* Killed at once, in the middle of thousands of spans. */
 static void the_file_is_whole_while_it_grows_and_after_a_kill(void) {
     for (int round = 0; round < 5; round++) {
@@ -278,7 +321,7 @@ static void the_file_is_whole_while_it_grows_and_after_a_kill(void) {
         }
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
-        events e = read_events(path);
+        events e = read_cut(path, is_closed(path) ? "" : "]", TRACE_MOST);
         CHECK(e.all && e.all->count > 1000);
         close_events(&e);
     }
@@ -380,6 +423,7 @@ int main(int argc, char **argv) {
     RUN(kernels_of_static_graphs_loops_and_the_oracle_are_there);
     RUN(spans_of_the_program_nest_and_are_ended);
     RUN(a_span_ends_where_it_began);
+    RUN(a_write_that_is_cut_at_a_page_leaves_whole_lines);
     RUN(the_file_is_whole_while_it_grows_and_after_a_kill);
     RUN(a_second_context_and_a_fork_have_files_of_their_own);
     RUN(a_write_that_fails_is_told_once_and_stops_nothing);
