@@ -53,7 +53,7 @@ X(ASIN, "asin", 1, ELEM, FLOAT, asin(x), -, FORMULA, 33, 0, asin, -0.95, 0.95, "
 X(ACOS, "acos", 1, ELEM, FLOAT, acos(x), -, FORMULA, 41, 0, acos, -0.95, 0.95, "arc cosine; NaN outside [-1, 1]")
 X(ATAN, "atan", 1, ELEM, FLOAT, atan(x), -, FORMULA, 29, 0, atan, -8, 8, "arc tangent in radians")
 X(ASINH, "asinh", 1, ELEM, FLOAT, (double)asinhl(x), -, FORMULA, 44, 0, asinh, -8, 8, "inverse of sinh")
-X(ACOSH, "acosh", 1, ELEM, FLOAT, (double)acoshl(x), -, FORMULA, 41, 0, acosh, 1.1, 8, "inverse of cosh; NaN below 1")
+X(ACOSH, "acosh", 1, ELEM, FLOAT, (double)acoshl(x), -, FORMULA, 48, 0, acosh, 1.1, 8, "inverse of cosh; NaN below 1")
 X(ATANH, "atanh", 1, ELEM, FLOAT, (double)atanhl(x), -, FORMULA, 42, 0, atanh, -0.95, 0.95,
   "inverse of tanh; NaN outside [-1, 1]")
 X(SINH, "sinh", 1, ELEM, FLOAT, (double)sinhl(x), -, FORMULA, 68, 0, sinh, -4, 4, "hyperbolic sine")

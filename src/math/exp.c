@@ -218,8 +218,10 @@ static expr_id math_erfc_tail(const math *m, expr_id t, expr_id *rest, expr_id *
     expr_id slope = math_fma(m, v, math_f(m, f32 ? 5.1 : 13.2), math_f(m, f32 ? 0.84 : 0.7));
     *more = math_mul(m, error, slope);
     expr_id first = math_f(m, math_poly_at(POLY(m, ERFC_TAIL), 0));
-    expr_id q = math_poly_from(m, POLY(m, ERFC_TAIL), 1, 1, v), p = math_fma(m, q, v, first);
-    expr_id tail = math_mul(m, v, p), p_rest = math_fma(m, q, v, math_sub(m, first, p));
+    math_two q = math_two_poly_from(m, POLY(m, ERFC_TAIL), 1, v);
+    expr_id p = math_fma(m, q.high, v, first), tail = math_mul(m, v, p);
+    expr_id p_rest = math_fma(m, q.high, v, math_sub(m, first, p));
+    p_rest = math_fma(m, q.low, v, p_rest);
     *rest = math_fma(m, v, p_rest, math_fma(m, v, p, math_neg(m, tail)));
     return tail;
 }
@@ -238,8 +240,7 @@ expr_id math_erfc(const math *m, const expr_id *arg) {
     more = math_fma(m, n.value, math_ln2_low(m), math_sub(m, more, low));
     expr_id r = math_add(m, math_exp_rest(m, square, n), more);
     expr_id slope = math_poly_from(m, POLY(m, EXP), 1, 1, r), e = math_mul(m, r, slope);
-    if (m->dtype == QN_F64) /* what rounding e^r - 1 lost */
-        rest = math_fma(m, tail, math_fma(m, r, slope, math_neg(m, e)), rest);
+    rest = math_fma(m, tail, math_fma(m, r, slope, math_neg(m, e)), rest); /* what that lost */
     expr_id far = math_scale(m, math_add(m, tail, math_fma(m, tail, e, rest)), n);
     expr_id other = math_sub(m, math_f(m, 2), far);
     far = math_where(m, math_lt(m, x, math_f(m, 0)), other, far);

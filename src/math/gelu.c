@@ -188,8 +188,8 @@ static expr_id math_one_more(const math *m, math_integer n, expr_id e) {
     return math_add(m, power, math_fma(m, power, e, one));
 }
 
-/* For z = log(2) z', z' = t (a + b t^2): the high part of a has so few bits that what the sum loses
- * is a float. */
+/* (1 + e^z) / SCALE for z = log(2) z', z' = t (a + b t^2): the high part of a has so few bits that
+ * what the sum loses is a float. The power of two times the fraction is exact. */
 static expr_id math_cubic(const math *m, expr_id t, expr_id square) {
     bool f32 = m->dtype == QN_F32;
     expr_id a = math_f(m, f32 ? 0x1.26aecp+1 : 0x1.26aec21bce75p+1);
@@ -202,7 +202,10 @@ static expr_id math_cubic(const math *m, expr_id t, expr_id square) {
     lost = math_add(m, lost, low);
     math_integer n = math_nearest(m, t, w, m->bias - math_scale_bits(m));
     expr_id f = math_fma(m, t, lost, math_fma(m, t, w, math_neg(m, n.value)));
-    return math_one_more(m, n, math_mul(m, f, math_poly_from(m, POLY(m, EXP2), 1, 1, f)));
+    expr_id one = math_f(m, ldexp(1, -math_scale_bits(m))), power = math_pow2(m, n);
+    math_two slope = math_two_poly_from(m, POLY(m, EXP2), 1, f);
+    f = math_mul(m, power, f);
+    return math_add(m, power, math_fma(m, f, slope.high, math_fma(m, f, slope.low, one)));
 }
 
 /* q - t q (1 - q) z', q = 1 / (1 + e^z), z' the derivative; all by SCALE. */

@@ -138,11 +138,15 @@ expr_id math_asinh(const math *m, const expr_id *arg) {
     return math_copy_sign(m, y, x);
 }
 
-/* With t = x - 1: t + sqrt(t*t + 2t) */
+/* With t = x - 1: log1p(t + sqrt(t*t + 2t)). While the sum is below 1 what it lost is added to the
+ * logarithm, whose slope is near 1 - sum. */
 expr_id math_acosh(const math *m, const expr_id *arg) {
-    expr_id x = arg[0], one = math_f(m, 1), t = math_sub(m, x, one);
+    expr_id x = arg[0], one = math_f(m, 1), zero = math_f(m, 0), t = math_sub(m, x, one);
     expr_id root = ir_op1(m->k, OP_SQRT, math_fma(m, t, t, math_add(m, t, t)));
-    expr_id y = math_log_of_sum(m, math_is_large(m, x), math_add(m, t, root), t);
+    math_two sum = math_two_fast(m, root, t); /* t is the smaller one there */
+    expr_id small = math_lt(m, sum.high, one), slope = math_sub(m, one, sum.high);
+    expr_id y = math_log_of_sum(m, math_is_large(m, x), sum.high, t);
+    y = math_fma(m, math_where(m, small, sum.low, zero), math_where(m, small, slope, zero), y);
     return math_where(m, math_lt(m, x, one), math_f(m, NAN), y);
 }
 

@@ -159,6 +159,8 @@ math_two math_two_sum(const math *m, expr_id a, expr_id b);
 math_two math_two_product(const math *m, expr_id a, expr_id b);
 math_two math_two_mul(const math *m, math_two a, math_two b);
 math_two math_two_const(const math *m, double high, double low);
+/* math_poly_from with step 1, and what the last of its sums lost. */
+math_two math_two_poly_from(const math *m, int poly, int from, expr_id x);
 /* F64: 2^n (e^r - 1) and `power` 2^n, with x = n log(2) + r. |x| is at most 700. */
 math_two math_two_expm1(const math *m, expr_id x, expr_id *power);
 math_two math_two_log2(const math *m, expr_id x); /* pow.c; F64, x positive and finite */

@@ -36,6 +36,12 @@ math_two math_two_const(const math *m, double high, double low) {
     return (math_two){math_f(m, high), math_f(m, low)};
 }
 
+math_two math_two_poly_from(const math *m, int poly, int from, expr_id x) {
+    expr_id first = math_f(m, math_poly_at(poly, from));
+    expr_id rest = math_poly_from(m, poly, from + 1, 1, x), high = math_fma(m, rest, x, first);
+    return (math_two){high, math_fma(m, rest, x, math_sub(m, first, high))};
+}
+
 /* ---- e^x - 1, F64 --------------------------------------------------------------------------- */
 
 static const double factorials[][2] = {
