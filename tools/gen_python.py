@@ -23,7 +23,8 @@ ALIASES = {
     "div": "divide", "neg": "negative", "mod": "remainder", "floor_div": "floor_divide", "lt": "less",
     "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal", "ne": "not_equal",
     "permute": "permute_dims", "expand": "broadcast_to", "unsqueeze": "expand_dims", "rem": "fmod",
-    "variance": "var"}
+    "variance": "var", "moveaxis": "movedim", "max": "amax", "min": "amin", "unstack": "unbind", "concat": "cat",
+    "take_along_axis": "take_along_dim"}
 KEYWORDS = ("and", "or", "not")  # of Python: only the alias is there
 
 # Of any function, by the parameter's name; `None` is written N.
@@ -447,6 +448,14 @@ def shown_default(p, reader):
     return p.default
 
 
+def one_by_one(f):
+    """The last parameter of those by position, and the type of what may be given one by one in its place."""
+    last = next((p for p in reversed(f.params) if not p.keyword), None)
+    if last and last.kind[0] in "PQRVAL":
+        return last, "Tensor" if last.kind[0] == "L" else "int"
+    return None, None
+
+
 def signature(f, reader, first=""):
     """Python's, without types: for __text_signature__ and the table of docs."""
     words, star = [first] if first else [], False
@@ -455,6 +464,9 @@ def signature(f, reader, first=""):
             words.append("*")
             star = True
         words.append(p.name + (f"={shown_default(p, reader)}" if p.default != "" else ""))
+        if p is one_by_one(f)[0]:
+            words.append("*more")
+            star = True
     return "(" + ", ".join(words) + ")"
 
 
@@ -508,12 +520,16 @@ def result_type(f):
 
 
 def definition(f, name, reader, method):
-    params, star = [f.params[0].name] if method else [], False
+    params, star, (last, item) = [f.params[0].name] if method else [], False, one_by_one(f)
     for p in f.params[1 if method else 0:]:
         if p.keyword and not star:
             params.append("*")
             star = True
-        params.append(typed(p, reader))
+        text = typed(p, reader)
+        params.append(text.replace("Sequence[Tensor]", "Sequence[Tensor] | Tensor") if p is last else text)
+        if p is last:
+            params.append(f"*more: {item}")
+            star = True
     indent = "    " if method else ""
     head, lines, line = f"{indent}def {name}(", [], ""
     line = head

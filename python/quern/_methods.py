@@ -97,8 +97,21 @@ def to_device(self, device, /, *, stream=None):
     return self.to(device=device)
 
 
-for method in (numpy, __array__, astype, to, __reduce_ex__, __copy__, __deepcopy__, __format__, _repr_html_, view_html,
-               __array_namespace__, to_device):
+def cast_method(name, dtype):
+    def method(self):
+        return self.cast(dtype)
+    method.__name__ = name
+    method.__doc__ = f"The value as {dtype}."
+    return method
+
+
+# As PyTorch has them; `bool` and `int` are names of Python's, and names of methods there all the same.
+CASTS = [cast_method(name, dtype) for name, dtype in (
+    ("float", "float32"), ("double", "float64"), ("half", "float16"), ("bfloat16", "bfloat16"), ("bool", "bool"),
+    ("int", "int32"), ("long", "int64"), ("short", "int16"))]
+
+for method in (*CASTS, numpy, __array__, astype, to, __reduce_ex__, __copy__, __deepcopy__, __format__, _repr_html_,
+               view_html, __array_namespace__, to_device):
     method.__qualname__ = "Tensor." + method.__name__
     setattr(Tensor, method.__name__, method)
 setattr(Tensor, "__array_priority__", 1000)  # an array of NumPy leaves operators to the tensor

@@ -25,6 +25,7 @@ import types
 import warnings
 import weakref
 import zlib
+from collections.abc import Callable
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -308,7 +309,8 @@ def watched(leaves):
             (isinstance(x, PLAIN) or type(x).__eq__ is object.__eq__)]
 
 
-before_trace = []  # called before a function is recorded: what is made once must not be made within
+# Called before a function is recorded: what is made once must not be made within.
+before_trace: list[Callable[[], object]] = []
 
 
 class Graph:

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from types import TracebackType
 from typing import Any, Generic, TextIO, TypeVar
 
@@ -107,9 +107,7 @@ class progress(Generic[T]):
     def __init__(self, items: Iterable[T], label: str = "", *, total: int | None = None, file: TextIO | None = None,
                  every: float | None = None) -> None:
         self.items, self.label, self.text, self.done = items, label, "", 0
-        self.total = len(items) if total is None and isinstance(items, Sequence) else total
-        if self.total is None and hasattr(items, "__len__"):
-            self.total = len(items)
+        self.total = len(items) if total is None and isinstance(items, Sized) else total
         self.file = sys.stderr if file is None else file
         self.terminal = self.file.isatty() and os.environ.get("TERM") != "dumb"
         self.every = every if every is not None else 0.1 if self.terminal else 5.0

@@ -171,10 +171,10 @@ X(sum, "sum", "x:T axis:A=N keepdims:B=0 * dtype:D=N", GIVEN(3) ? qn_sum_as(T(0)
   D(3), B(2)) : ONE(1) ? qn_sum(T(0), AXIS(1), B(2)) : qn_sum_axes(T(0), N(1), AXES(1), B(2)))
 X(prod, "prod", "x:T axis:A=N keepdims:B=0 * dtype:D=N", GIVEN(3) ? qn_prod_as(T(0), N(1), AXES(1),
   D(3), B(2)) : ONE(1) ? qn_prod(T(0), AXIS(1), B(2)) : qn_prod_axes(T(0), N(1), AXES(1), B(2)))
-X(max, "max", "x:T axis:A=N keepdims:B=0", ONE(1) ? qn_max(T(0), AXIS(1), B(2)) : qn_max_axes(T(0),
-  N(1), AXES(1), B(2)))
-X(min, "min", "x:T axis:A=N keepdims:B=0", ONE(1) ? qn_min(T(0), AXIS(1), B(2)) : qn_min_axes(T(0),
-  N(1), AXES(1), B(2)))
+X(max, "max|amax", "x:T axis:A=N keepdims:B=0", ONE(1) ? qn_max(T(0), AXIS(1), B(2)) :
+  qn_max_axes(T(0), N(1), AXES(1), B(2)))
+X(min, "min|amin", "x:T axis:A=N keepdims:B=0", ONE(1) ? qn_min(T(0), AXIS(1), B(2)) :
+  qn_min_axes(T(0), N(1), AXES(1), B(2)))
 X(argmax, "argmax", "x:T axis:A=N keepdims:B=0", ONE(1) ? qn_argmax(T(0), AXIS(1), B(2)) :
   qn_argmax_axes(T(0), N(1), AXES(1), B(2)))
 X(argmin, "argmin", "x:T axis:A=N keepdims:B=0", ONE(1) ? qn_argmin(T(0), AXIS(1), B(2)) :
@@ -243,7 +243,8 @@ X(tril, "tril", "x:T k:Z=0", qn_tril(T(0), Z(1)))
 X(narrow, "narrow", "x:T axis:a start:Z size:Z", qn_narrow(T(0), AXIS(1), Z(2), Z(3)))
 X(expand_as, "expand_as", "x:T y:T", qn_expand_as(T(0), T(1)))
 X(unflatten, "unflatten", "x:T axis:a sizes:P", qn_unflatten(T(0), AXIS(1), N(2), P(2)))
-X(moveaxis, "moveaxis", "x:T source:A destination:A~", qn_moveaxis(T(0), N(1), AXES(1), AXES(2)))
+X(moveaxis, "moveaxis|movedim", "x:T source:A destination:A~", qn_moveaxis(T(0), N(1), AXES(1),
+  AXES(2)))
 X(atleast, "atleast", "x:T rank:I", qn_atleast(T(0), I(1)))
 X(rot90, "rot90", "x:T turns:Z=1 a:I=0 b:I=1", qn_rot90(T(0), Z(1), I(2), I(3)))
 X(diag_embed, "diag_embed", "x:T offset:Z=0", qn_diag_embed(T(0), Z(1)))
@@ -251,7 +252,7 @@ X(diag, "diag", "x:T offset:Z=0", qn_diag(T(0), Z(1)))
 X(diagonal_axes, "diagonal_axes", "x:T offset:Z=0 a:I=-2 b:I=-1", qn_diagonal_axes(T(0), Z(1),
   I(2), I(3)))
 Y(broadcast_arrays, "broadcast_arrays", "xs:L", "", N(0), qn_broadcast_arrays(N(0), L(0), out))
-X(concat, "concat", "xs:L axis:a=0", qn_concat(N(0), L(0), AXIS(1)))
+X(concat, "concat|cat", "xs:L axis:a=0", qn_concat(N(0), L(0), AXIS(1)))
 X(stack, "stack", "xs:L axis:a=0", qn_stack(N(0), L(0), AXIS(1)))
 X(vstack, "vstack", "xs:L", qn_vstack(N(0), L(0)))
 X(hstack, "hstack", "xs:L", qn_hstack(N(0), L(0)))
@@ -261,7 +262,8 @@ X(tile, "tile", "x:T times:P", qn_tile(T(0), N(1), P(1)))
 X(repeat_interleave, "repeat_interleave", "x:T times:Z axis:a=0", qn_repeat_interleave(T(0),
   AXIS(2), Z(1)))
 Y(meshgrid, "meshgrid", "xs:L", "", N(0), qn_meshgrid(N(0), L(0), out))
-Y(unstack, "unstack", "x:T axis:I=0", "", SIZE(0, 1), qn_unstack(T(0), I(1), SIZE(0, 1), out))
+Y(unstack, "unstack|unbind", "x:T axis:I=0", "", SIZE(0, 1), qn_unstack(T(0), I(1), SIZE(0, 1),
+  out))
 Y(meshgrid_xy, "meshgrid_xy", "xs:L", "", N(0), qn_meshgrid_xy(N(0), L(0), out))
 X(repeat_counts, "repeat_counts", "x:T counts:P axis:a=0", qn_repeat_counts(T(0), AXIS(2), N(1),
   P(1)))
@@ -269,7 +271,8 @@ X(gather, "gather", "x:T index:T axis:a", qn_gather(T(0), T(1), AXIS(2)))
 X(scatter, "scatter", "x:T index:T src:T axis:a combine:e3=0", qn_scatter(T(0), T(1), T(2),
   AXIS(3), (qn_combine)I(4)))
 X(take, "take", "x:T index:T axis:a", qn_take(T(0), T(1), AXIS(2)))
-X(take_along_axis, "take_along_axis", "x:T index:T axis:a", qn_take_along_axis(T(0), T(1), AXIS(2)))
+X(take_along_axis, "take_along_axis|take_along_dim", "x:T index:T axis:a", qn_take_along_axis(T(0),
+  T(1), AXIS(2)))
 X(index_add, "index_add", "x:T index:T src:T axis:a", qn_index_add(T(0), T(1), T(2), AXIS(3)))
 X(update_slice, "update_slice", "x:T src:T start:R", qn_update_slice(T(0), T(1), P(2)))
 X(one_hot, "one_hot", "index:T classes:Z dtype:D=N", qn_one_hot(T(0), Z(1), WHOLE(2)))

@@ -243,12 +243,12 @@ X(linear_scan, "(a, b, axis=-1)",
   "recurrence; sums of segments where a is 0 at their beginnings and 1 elsewhere")
 X(diff, "(x, n=1, axis=-1)",
   "x[i+1] - x[i] along an axis, n times; of bools whether they differ; RangeError for n below 0")
-X(reshape, "(x, shape)",
+X(reshape, "(x, shape, *more)",
   "the same elements in row-major order; one size may be -1, meaning what is left; ValueError "
   "where the number of elements differs")
-X(permute, "(x, axes)", "axis i of the result is axis axes[i] of x; n is x's rank")
+X(permute, "(x, axes, *more)", "axis i of the result is axis axes[i] of x; n is x's rank")
 X(transpose, "(x, a=-2, b=-1)", "axes a and b exchanged")
-X(expand, "(x, shape)",
+X(expand, "(x, shape, *more)",
   "broadcast to a shape, which may have more axes in front; -1 keeps a size; ValueError where one "
   "is neither 1 nor equal")
 X(slice, "(x, axis, start, stop, step=1)",
@@ -256,18 +256,18 @@ X(slice, "(x, axis, start, stop, step=1)",
   "and what is outside is cut off; stop None: as far as it goes; step may be negative")
 X(select, "(x, axis, index)",
   "x at one index of an axis, which is dropped; RangeError outside of it")
-X(flip, "(x, axis=None)", "an axis, or with None every axis, in reverse order")
+X(flip, "(x, axis=None, *more)", "an axis, or with None every axis, in reverse order")
 X(as_strided, "(x, shape, strides, offset=0)",
   "element offset + sum of index * stride of x in row-major order; RangeError where that is "
   "outside of x")
 X(pad, "(x, widths, mode=\"constant\", value=0)",
   "two numbers for each axis of x say how much to add before and after (negative: to cut off); "
   "`value` is for QN_PAD_CONSTANT")
-X(roll, "(x, shift, axis=None)",
+X(roll, "(x, shift, axis=None, *more)",
   "elements moved `shift` places onward along an axis, around the end; `shift` may be negative or "
   "beyond the size")
-X(squeeze, "(x, axis=None)", "an axis of size 1, or with None all such axes, dropped")
-X(unsqueeze, "(x, axis)", "a new axis of size 1 at `axis` of the result")
+X(squeeze, "(x, axis=None, *more)", "an axis of size 1, or with None all such axes, dropped")
+X(unsqueeze, "(x, axis, *more)", "a new axis of size 1 at `axis` of the result")
 X(flatten, "(x, first=0, last=-1)", "axes first to last (included) merged into one")
 X(unfold, "(x, axis, size, step)",
   "windows of `size` elements every `step` along an axis; the place within is a new last axis")
@@ -277,8 +277,8 @@ X(tril, "(x, k=0)", "zeros above the k-th diagonal of the last two axes")
 X(narrow, "(x, axis, start, size)",
   "`size` elements of an axis from start on, which may count from the end; RangeError outside")
 X(expand_as, "(x, y)", "x broadcast to y's shape; of y nothing is read")
-X(unflatten, "(x, axis, sizes)", "an axis as n axes of these sizes, one of which may be -1")
-X(moveaxis, "(x, source, destination)",
+X(unflatten, "(x, axis, sizes, *more)", "an axis as n axes of these sizes, one of which may be -1")
+X(moveaxis, "(x, source, destination, *more)",
   "n axes at new places, the others in their order around them")
 X(atleast, "(x, rank)",
   "x with as many axes of size 1 as rank, up to 3, lacks: in front, but as NumPy's atleast_3d the "
@@ -289,24 +289,25 @@ X(diag_embed, "(x, offset=0)",
   "[.., n] as a diagonal of square matrices, at [.., i, i + offset]; zeros elsewhere")
 X(diag, "(x, offset=0)", "of a matrix its diagonal, of a vector the matrix with that diagonal")
 X(diagonal_axes, "(x, offset=0, a=-2, b=-1)", "as diagonal, of axes a and b")
-X(broadcast_arrays, "(xs)", "n tensors expanded to their common shape, into out[n]")
+X(broadcast_arrays, "(xs, *more)", "n tensors expanded to their common shape, into out[n]")
 X(concat, "(xs, axis=0)",
   "tensors one after the other along an axis; their other sizes are equal, their dtypes meet")
 X(stack, "(xs, axis=0)", "tensors of one shape along a new axis at `axis` of the result")
-X(vstack, "(xs)", "concat along axis 0; vectors are rows")
-X(hstack, "(xs)", "concat along axis 1; vectors along axis 0")
+X(vstack, "(xs, *more)", "concat along axis 0; vectors are rows")
+X(hstack, "(xs, *more)", "concat along axis 1; vectors along axis 0")
 X(split, "(x, sizes, axis=0)",
   "n consecutive parts of the given sizes, which make up the axis, else ValueError, into out[n]")
 X(chunk, "(x, n, axis=0)",
   "n consecutive parts, the first ones larger by one where n does not divide, into out[n]")
-X(tile, "(x, times)",
+X(tile, "(x, times, *more)",
   "the whole repeated along the last n axes; new axes in front where n is above x's rank")
 X(repeat_interleave, "(x, times, axis=0)",
   "each element repeated along an axis, at its place; `times` from 0 on")
-X(meshgrid, "(xs)",
+X(meshgrid, "(xs, *more)",
   "n vectors expanded to their common grid of n axes, the first along axis 0, into out[n]")
 X(unstack, "(x, axis=0)", "the n elements along an axis of size n, which is dropped, into out[n]")
-X(meshgrid_xy, "(xs)", "as meshgrid, but the first vector along axis 1 and the second along axis 0")
+X(meshgrid_xy, "(xs, *more)",
+  "as meshgrid, but the first vector along axis 1 and the second along axis 0")
 X(repeat_counts, "(x, counts, axis=0)",
   "element i of an axis of size n counts[i] times, at its place")
 X(gather, "(x, index, axis)",
@@ -320,7 +321,7 @@ X(take, "(x, index, axis)",
 X(take_along_axis, "(x, index, axis)", "gather, broadcasting x and index on the other axes")
 X(index_add, "(x, index, src, axis)",
   "x with slice i of src added to slice index[i]; index has rank 1")
-X(update_slice, "(x, src, start)",
+X(update_slice, "(x, src, start, *more)",
   "x with src, of x's rank and dtype, in place of the elements from start[axis] on; assign(cache, "
   "update_slice(cache, new, start)) writes into the cache's own memory where nothing else needs it")
 X(one_hot, "(index, classes, dtype=None)",
@@ -459,18 +460,18 @@ X(irfft2, "(x, last=0, norm=\"backward\")", "irfftn along the last two axes")
 X(fftfreq, "(n, d=1, dtype=None)",
   "[n]: the frequencies of fft, a sample each d: 0, 1, .., -2, -1 over n d")
 X(rfftfreq, "(n, d=1, dtype=None)", "[n/2 + 1]: those of rfft")
-X(fftshift, "(x, axes=None)",
+X(fftshift, "(x, axes=None, *more)",
   "rolled by half of n axes, here all of the tensor: frequency 0 is in the middle")
-X(ifftshift, "(x, axes=None)", "the inverse of fftshift")
+X(ifftshift, "(x, axes=None, *more)", "the inverse of fftshift")
 X(matmul, "(x, y)",
   "matrix product over x's last and y's last but one axis, batched and broadcast over the others; "
   "a vector is a row or column; in the operands' dtype, f16, bf16 and f8 summed in f32: cast "
   "narrow operands to i32 or f32 to keep whole sums, nothing wide is stored for it")
 X(dot, "(x, y)", "inner product of two vectors of one size: a scalar")
 X(outer, "(x, y)", "[n, m]: x[i] * y[j] of two vectors")
-X(tensordot, "(x, y, x_axes, y_axes)",
+X(tensordot, "(x, y, x_axes, y_axes, *more)",
   "sum over n pairs of axes; the others of x, then of y, remain")
-X(einsum, "(spec, xs)",
+X(einsum, "(spec, xs, *more)",
   "Einstein summation, e.g. \"bij,bjk->bik\"; axes go by letters, repeated ones take the "
   "diagonal, \"...\" broadcasts")
 X(linear, "(x, w, b=None)",
@@ -496,46 +497,48 @@ X(conv_transpose,
   "the gradient of conv for its input, plus b: x [N, C, spatial..], w [C, O/groups, kernel..]: "
   "[N, O, (n-1)*stride - before - after + dilation*(kernel-1) + 1 + extra ..]")
 X(max_pool,
-  "(x, size, *, stride=0, dilation=0, padding=0, extra=0, groups=0, channels_last=False)",
+  "(x, size, *more, stride=0, dilation=0, padding=0, extra=0, groups=0, channels_last=False)",
   "the largest of each window of [N, C, spatial..]; padding loses; options may be None, the "
   "stride is the window's size then; groups do not matter")
 X(avg_pool,
-  "(x, size, *, stride=0, dilation=0, padding=0, extra=0, groups=0, channels_last=False)",
+  "(x, size, *more, stride=0, dilation=0, padding=0, extra=0, groups=0, channels_last=False)",
   "the mean of each window, padding counting as zeros; as max_pool otherwise")
 X(pool,
-  "(x, size, *, kind=\"max\", p=0, stride=0, dilation=0, padding=0, ceil=False, "
+  "(x, size, *more, kind=\"max\", p=0, stride=0, dilation=0, padding=0, ceil=False, "
   "exclude_padding=False, adaptive=False, channels_last=False)",
   "the largest, the mean or the norm of each window of [N, C, spatial..]; options may be None; "
   "adaptive: size is how many places the result has")
 X(max_pool_index,
-  "(x, size, *, kind=\"max\", p=0, stride=0, dilation=0, padding=0, ceil=False, "
+  "(x, size, *more, kind=\"max\", p=0, stride=0, dilation=0, padding=0, ceil=False, "
   "exclude_padding=False, adaptive=False, channels_last=False)",
   "the largest of each window, and where in the spatial axes, flat, it is, the first of equal "
   "ones, in i64; the gradient goes to that one; either may be None")
-X(fractional_max_pool, "(x, samples, size, places)",
+X(fractional_max_pool, "(x, samples, size, places, *more)",
   "as max_pool_index over `places` windows of `size` that begin at floor((i + u) * a) - floor(u * "
   "a), a = (n - size) / (places - 1), the last at the end (Graham 2014): samples [N, C, spatial "
   "axes] has the numbers u from [0, 1), in the order of the axes")
-X(max_unpool, "(x, index, places)",
+X(max_unpool, "(x, index, places, *more)",
   "zeros [N, C, places..] with x at the places that max_pool_index found")
 X(interpolate,
-  "(x, sizes, *, mode=\"nearest\", align_corners=False, antialias=False, scale=0, "
+  "(x, sizes, *more, mode=\"nearest\", align_corners=False, antialias=False, scale=0, "
   "channels_last=False)",
   "[N, C, spatial..] with other sizes of the one to three spatial axes, as PyTorch's interpolate; "
   "options may be None: the nearest; linear is bilinear and trilinear, too, and cubic by axes")
 X(grid_sample, "(x, grid, mode=\"nearest\", padding=\"zeros\", align_corners=False)",
   "[N, C, places..]: x [N, C, H, W] or [N, C, D, H, W] at the coordinates grid [N, places.., 2 or "
   "3], from -1 to 1 over the image, that of the last axis first; cubic for two axes")
-X(im2col, "(x, size, *, stride=0, dilation=0, padding=0, extra=0, groups=0, channels_last=False)",
+X(im2col,
+  "(x, size, *more, stride=0, dilation=0, padding=0, extra=0, groups=0, channels_last=False)",
   "[N, C * sizes, windows]: the windows of [N, C, spatial..] as columns, PyTorch's Unfold; no "
   "copy by itself")
 X(col2im,
-  "(x, places, size, *, stride=0, dilation=0, padding=0, extra=0, groups=0, channels_last=False)",
+  "(x, places, size, *more, stride=0, dilation=0, padding=0, extra=0, groups=0, "
+  "channels_last=False)",
   "[N, C, places..] of `space` axes: the sum of what columns [N, C * sizes, windows] have of each "
   "place, PyTorch's Fold")
-X(softmax, "(x, axis=-1)",
+X(softmax, "(x, axis=-1, *more)",
   "e^x over its sum along an axis; integers and bools give f32; None: over all")
-X(log_softmax, "(x, axis=-1)", "logarithm of softmax without overflow")
+X(log_softmax, "(x, axis=-1, *more)", "logarithm of softmax without overflow")
 X(layer_norm, "(x, gamma=None, beta=None, eps=1e-05)",
   "(x - mean) / sqrt(variance + eps) over the last axis of x [.., C], times gamma, plus beta, [C] "
   "(either may be None)")
@@ -612,7 +615,7 @@ X(gaussian_nll_loss, "(x, y, variance, eps=1e-06, reduction=\"mean\")",
 X(key, "(seed)",
   "a key of shape [2], u32; one from from serves as well, and may change without a new plan")
 X(key_fold, "(key, data)", "another key, independent for each value of data")
-X(random_bits, "(key, shape)",
+X(random_bits, "(key, shape, *more)",
   "u32 from Threefry-2x32-20 (Salmon et al. 2011), the counter being the flat index")
 X(uniform, "(key, shape, dtype=None)",
   "floats in [0, 1), every multiple of the dtype's epsilon alike (f64: 53 bits)")

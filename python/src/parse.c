@@ -364,18 +364,39 @@ static bool complain(const call_row *r, const char *text, PyObject *name) {
     return false;
 }
 
+static int named(const call_row *r, const char *name) {
+    for (int i = 0; i < r->params; i++)
+        if (!PyUnicode_CompareWithASCIIString(r->param[i].name, name)) return i;
+    return -1;
+}
+
+/* Under PyTorch's name: dim, dims and keepdim. */
+static int number_by_other_name(const call_row *r, PyObject *name) {
+    static const char *const other[][2] = {{"dim", "axis"},
+                                           {"dim", "axes"},
+                                           {"dims", "axes"},
+                                           {"dims", "axis"},
+                                           {"keepdim", "keepdims"}};
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        if (PyUnicode_CompareWithASCIIString(name, other[i][0])) continue;
+        int k = named(r, other[i][1]);
+        if (k >= 0) return k;
+    }
+    return -1;
+}
+
 static int number_of(const call_row *r, PyObject *name) {
     for (int i = 0; i < r->params; i++)
         if (r->param[i].name == name) return i;
     for (int i = 0; i < r->params; i++)
         if (!PyUnicode_Compare(r->param[i].name, name)) return i;
-    return -1;
+    return number_by_other_name(r, name);
 }
 
-/* Sizes and axes may be given one by one where nothing follows them: reshape(2, 3). */
+/* Sizes, axes and tensors may be given one by one where nothing follows them: reshape(2, 3). */
 static PyObject *rest(const call_row *r, PyObject *const *args, Py_ssize_t n) {
     int last = r->positional - 1;
-    bool list = last >= 0 && strchr("PQRVA", r->param[last].kind);
+    bool list = last >= 0 && strchr("PQRVAL", r->param[last].kind);
     if (!list) {
         PyErr_Format(PyExc_TypeError, "%s() takes %d arguments, but %zd are given", r->c_name,
                      r->positional, n);
@@ -394,7 +415,9 @@ static bool sorted(const call_row *r, PyObject *const *args, Py_ssize_t n, PyObj
                    PyObject **by, PyObject **made) {
     Py_ssize_t more = names ? PyTuple_Size(names) : 0;
     PyObject *const *named = args + n;
-    if (unlikely(n > r->positional)) {
+    const bool one =
+        n && n == r->positional && r->param[n - 1].kind == 'L' && is_tensor(args[n - 1]);
+    if (unlikely(n > r->positional || one)) { /* one tensor is a list of itself */
         *made = rest(r, args, n);
         if (!*made) return false;
         n = r->positional;

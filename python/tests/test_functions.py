@@ -104,6 +104,31 @@ class BesideNumPy(unittest.TestCase):
         pairs = qn.tensor(np.stack([m, m * 0], -1))
         self.same(qn.fftn(pairs, (0, 1), norm="ortho")[..., 0], np.fft.fftn(m, norm="ortho").real)
 
+    def test_names_of_pytorch(self):
+        x = sample(3, 4, 5)
+        t = qn.tensor(x)
+        for found, wanted in ((t.sum(dim=1, keepdim=True), x.sum(1, keepdims=True)),
+                              (t.mean(dim=(0, 2)), x.mean((0, 2))), (t.flip(dims=(0, 1)), np.flip(x, (0, 1))),
+                              (qn.softmax(t, dim=0).sum(dim=0), np.ones((4, 5))),
+                              (t.cumsum(dim=1), x.cumsum(1)), (t.std(dim=1, correction=1), x.std(1, ddof=1)),
+                              (t.argmax(dim=-1, keepdim=True), x.argmax(-1)[..., None]),
+                              (t.amax((0, 1)), x.max((0, 1))),
+                              (t.amin(-1), x.min(-1)), (qn.cat((t, t), dim=1), np.concatenate([x, x], 1)),
+                              (t.unbind(1)[2], x[:, 2]), (t.movedim(0, -1), np.moveaxis(x, 0, -1)),
+                              (qn.einsum("abc,abd->acd", t, t), np.einsum("abc,abd->acd", x, x)),
+                              (qn.einsum("abc->cba", t), x.T), (qn.meshgrid(qn.arange(2), qn.arange(3))[1],
+                                                                np.meshgrid(range(2), range(3), indexing="ij")[1])):
+            self.same(found, wanted)
+        for name, dtype in (("double", qn.float64), ("half", qn.float16), ("bfloat16", qn.bfloat16), ("int", qn.int32),
+                            ("long", qn.int64), ("short", qn.int16), ("bool", qn.bool), ("float", qn.float32)):
+            self.assertEqual(getattr(t, name)().dtype, dtype)
+        with self.assertRaisesRegex(TypeError, r"sum\(\) has no argument dimension"):
+            t.sum(dimension=1)
+        with self.assertRaisesRegex(TypeError, r"sum\(\) is given twice dim"):
+            t.sum(axis=1, dim=1)
+        with self.assertRaisesRegex(TypeError, r"exp\(\) has no argument dim"):
+            t.exp(dim=1)
+
     def test_options_are_keywords(self):
         x, w = qn.tensor(sample(1, 2, 6, 6)), qn.tensor(sample(3, 2, 3, 3))
         self.assertEqual(qn.conv(x, w).shape, (1, 3, 4, 4))

@@ -185,9 +185,10 @@ def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var
         return batch_norm(input, running_mean, running_var, weight, bias, eps=eps)
     space = tuple(range(2, input.ndim))
     with no_grad():
-        for running, of, more in ((running_mean, _core.mean, {}), (running_var, _core.var, {"correction": 1})):
+        x = input.detach()
+        for running, of in ((running_mean, _core.mean), (running_var, functools.partial(_core.var, correction=1))):
             if running is not None:
-                now = of(input.detach(), axis=space, **more).mean(axis=0)
+                now = of(x, axis=space).mean(axis=0)
                 running.assign(running + momentum * (now.cast(running.dtype) - running))
     return _core.instance_norm(input, weight, bias, eps=eps)
 
