@@ -41,6 +41,8 @@ def named(x, name=""):
 def save(path: str | os.PathLike[str], tensors: Any, metadata: Mapping[str, str] | None = None) -> None:
     """Write a tree of tensors, arrays of NumPy and numbers as a safetensors file; `metadata`: texts by name. The file
     appears under its name only when it is complete."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"save: the path comes first, save(path, tensors), and {type(path).__name__} is given")
     names, values = [], []
     for name, leaf in named(tensors):
         try:

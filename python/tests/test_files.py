@@ -66,6 +66,10 @@ class Files(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "closed"):
             f["a"]
 
+    def test_the_order_of_pytorch_is_told(self):
+        with self.assertRaisesRegex(TypeError, r"save: the path comes first, save\(path, tensors\), and dict is given"):
+            qn.save({"x": qn.ones(2)}, self.path)
+
     def test_refused(self):
         x = qn.ones(2)
         qn.save(self.path, {"a": x})
