@@ -312,7 +312,8 @@ QN_API qn_tensor *qn_sub(qn_tensor *x, qn_tensor *y);
 QN_API qn_tensor *qn_mul(qn_tensor *x, qn_tensor *y);
 /* x / y (floats; integers and bools as f32) */
 QN_API qn_tensor *qn_div(qn_tensor *x, qn_tensor *y);
-/* the floor of the exact x / y: 9 for 1.0 and 0.1; integers by 0 give 0 (integers and floats) */
+/* the floor of the exact x / y: 9 for 1.0 and 0.1, -1 for -1 and infinity; of infinity NaN;
+ * integers by 0 give 0 (integers and floats) */
 QN_API qn_tensor *qn_floor_div(qn_tensor *x, qn_tensor *y);
 /* x - y*floor(x / y), with y's sign; integers by 0 give 0 (integers and floats) */
 QN_API qn_tensor *qn_mod(qn_tensor *x, qn_tensor *y);

@@ -142,9 +142,11 @@ static inline long double oracle_mod(long double x, long double y) {
     return (r < 0) != (y < 0) ? r + y : r;
 }
 
-/* Where it can be told from the quotient: by what is left. */
+/* Where it can be told from the quotient: by what is left. As Python has it of infinite numbers. */
 static inline long double oracle_floor_quotient(long double x, long double y) {
     long double q = x / y;
+    if (isinf(x) && y != 0) return NAN;
+    if (isinf(y) && x != 0 && q == 0 && signbit(q)) return -1;
     if (!isfinite(x) || !isfinite(y) || y == 0 || fabsl(q) > 0x1p40L) return floorl(q);
     return copysignl(roundl((x - oracle_mod(x, y)) / y), q);
 }

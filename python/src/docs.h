@@ -141,7 +141,8 @@ X(sub, "(x, y)", "x - y (integers and floats)")
 X(mul, "(x, y)", "x * y (integers and floats)")
 X(div, "(x, y)", "x / y (floats; integers and bools as f32)")
 X(floor_div, "(x, y)",
-  "the floor of the exact x / y: 9 for 1.0 and 0.1; integers by 0 give 0 (integers and floats)")
+  "the floor of the exact x / y: 9 for 1.0 and 0.1, -1 for -1 and infinity; of infinity NaN; "
+  "integers by 0 give 0 (integers and floats)")
 X(mod, "(x, y)", "x - y*floor(x / y), with y's sign; integers by 0 give 0 (integers and floats)")
 X(pow, "(x, y)",
   "x to the power y, as IEEE pow; integers exactly, wrapped, to a negative power without the "

@@ -395,23 +395,12 @@ static void rule_div(grad *c, node_id n, node_id g) {
     if (grad_wants(c, n, 1)) grad_add(c, n, 1, negative(c, mul(c, part, n)));
 }
 
-/* floor(x / y) where one is infinite: for y -1 where the signs differ, 0 where they do not; for x
- * NaN. */
-static node_id endless_quotient(const grad *c, node_id x, node_id y) {
-    node_id below = make2(c->g, OP_LT, x, number(c, x, 0));
-    node_id above = make2(c->g, OP_LT, number(c, x, 0), x);
-    node_id down = make2(c->g, OP_LT, y, number(c, y, 0)), none = scaled(c, x, 0);
-    return choose(c, choose(c, down, above, below), plus(c, none, -1), none);
-}
-
 /* How often y was taken off x. */
 static void rule_mod(grad *c, node_id n, node_id g) {
     grad_add(c, n, 0, g);
     if (!grad_wants(c, n, 1)) return;
     node_id x = source(c, n, 0), y = source(c, n, 1);
-    node_id endless = make2(c->g, OP_OR, is_endless(c, x), is_endless(c, y));
-    node_id times = choose(c, endless, endless_quotient(c, x, y), make2(c->g, OP_FLOOR_DIV, x, y));
-    grad_add(c, n, 1, negative(c, mul(c, g, times)));
+    grad_add(c, n, 1, negative(c, mul(c, g, make2(c->g, OP_FLOOR_DIV, x, y))));
 }
 
 /* y * x^(y-1). Where y is 0 that is 0 also at x = 0, where it would be 0 times infinity, and for

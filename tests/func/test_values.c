@@ -237,11 +237,73 @@ static void floors_are_of_the_exact_quotient(void) {
         CHECK_INT(qn_read(qn_cast(b, QN_F64), q, sizeof q), 0);
         for (int k = 0; k < n; k++) {
             long double exact = p[k] == 0 ? 0 : floorl((long double)p[k] / q[k]);
-            if (q[k] > 1e38) exact = p[k] < 0 ? -0.0L : 0; /* F16's 1e30 is infinite */
+            if (p[k] < 0 && isinf(q[k])) exact = -1; /* F16's 1e30 is infinite */
             if (got[k] != (double)exact)
                 FAIL("%s %s: %g / %g gives %g", devices[i / 4], qn_dtype_name(dtypes[i % 4]), p[k],
                      q[k], got[k]);
         }
+        qn_close(qn);
+    }
+}
+
+/* Python's divmod, as PEP 238 and NumPy have it: by fmod, which is exact. */
+static void divmod_of(double x, double y, double *quotient, double *modulus) {
+    double r = fmod(x, y);
+    *modulus = r;
+    *quotient = x / y;
+    if (y == 0) return;
+    long double whole = ((long double)x - r) / y;
+    if (r == 0) *modulus = copysign(0.0, y);
+    if (r != 0 && (r < 0) != (y < 0)) whole -= 1, *modulus = r + y;
+    *quotient = whole == 0 ? copysign(0.0, x / y) : (double)rintl(whole);
+}
+
+static bool same_number(double a, double b) {
+    return isnan(a) ? isnan(b) : a == b && !signbit(a) == !signbit(b);
+}
+
+#define SPECIALS 14
+
+static void check_quotients(const char *name, qn_dtype dtype, const double *x, const double *y) {
+    int64_t n = SPECIALS * SPECIALS;
+    double p[SPECIALS * SPECIALS], q[SPECIALS * SPECIALS], got[3][SPECIALS * SPECIALS];
+    qn_tensor *a = qn_cast(qn_from(qn, QN_F64, 1, &n, x), dtype);
+    qn_tensor *b = qn_cast(qn_from(qn, QN_F64, 1, &n, y), dtype);
+    qn_tensor *of[] = {qn_floor_div(a, b), qn_mod(a, b), qn_rem(a, b)};
+    CHECK_INT(qn_read(qn_cast(a, QN_F64), p, sizeof p), 0);
+    CHECK_INT(qn_read(qn_cast(b, QN_F64), q, sizeof q), 0);
+    for (int i = 0; i < 3; i++) CHECK_INT(qn_read(qn_cast(of[i], QN_F64), got[i], sizeof *got), 0);
+    for (int k = 0; k < n; k++) {
+        double want[3];
+        divmod_of(p[k], q[k], &want[0], &want[1]);
+        want[2] = fmod(p[k], q[k]);
+        for (int i = 0; i < 3; i++) {
+            int64_t one = 1;
+            qn_tensor *rounded = qn_cast(qn_from(qn, QN_F64, 1, &one, &want[i]), dtype);
+            CHECK_INT(qn_read(qn_cast(rounded, QN_F64), &want[i], sizeof *want), 0);
+            if (!same_number(got[i][k], want[i]))
+                FAIL("%s %s: %s of %g and %g is %g, not %g", name, qn_dtype_name(dtype),
+                     ((const char *[]){"floor_div", "mod", "rem"})[i], p[k], q[k], got[i][k],
+                     want[i]);
+        }
+    }
+}
+
+/* Every pair of zeros, ones, infinities, NaN, the largest and the smallest, of every float. */
+static void quotients_of_special_values_are_pythons(void) {
+    static const qn_dtype dtypes[] = {QN_F16, QN_BF16, QN_F32, QN_F64};
+    static const double most[] = {65504, 3.3895313892515355e38, 3.4028234663852886e38, 1.7e308};
+    static const double least[] = {0x1p-24, 0x1p-133, 0x1p-149, 0x1p-1074};
+    static const char *const devices[] = {"ref", "cpu"};
+    for (int i = 0; i < 8; i++) {
+        qn = qn_open(&QN_OPTIONS(.device = devices[i / 4], .threads = 1));
+        double huge = most[i % 4], tiny = least[i % 4];
+        double x[SPECIALS * SPECIALS], y[SPECIALS * SPECIALS];
+        const double v[SPECIALS] = {0,         -0.0, 1,     -1,   0.5,   -2.5, 3,
+                                    -INFINITY, NAN,  -huge, huge, -tiny, tiny, INFINITY};
+        for (int k = 0; k < SPECIALS * SPECIALS; k++)
+            x[k] = v[k / SPECIALS], y[k] = v[k % SPECIALS];
+        check_quotients(devices[i / 4], dtypes[i % 4], x, y);
         qn_close(qn);
     }
 }
@@ -254,5 +316,6 @@ int main(int argc, char **argv) {
     RUN(masks_run_in_static_graphs);
     RUN(gradients_go_to_what_masks_chose);
     RUN(floors_are_of_the_exact_quotient);
+    RUN(quotients_of_special_values_are_pythons);
     return test_end();
 }

@@ -76,6 +76,8 @@ def floor_quotient(x, y):
     single = all(np.array_equal(v, v.astype(np.float32), equal_nan=True) for v in (x, y))
     x, y = [v.astype(np.float32 if single else np.float64) for v in (x, y)]
     out = np.asarray(np.floor(x / y)).astype(np.float64)
+    out[np.isinf(x) & (y != 0)] = np.nan
+    out[np.isfinite(x) & np.isinf(y) & (x * y < 0)] = -1
     small = np.abs(out) < (2.0**25 if single else 2.0**54)
     for i in np.argwhere(np.isfinite(x) & np.isfinite(y) & (x != 0) & small):
         at = tuple(i)

@@ -202,12 +202,14 @@ static const char real_remainder[] =
     "fmod@(x, y) == 0 ? copysign@((T)0, y) : (fmod@(x, y) < 0) != (y < 0) "
     "? fmod@(x, y) + y : fmod@(x, y)";
 
-/* What is left of x tells where the division rounded up to a whole number. */
-static const char real_quotient[] =
-    "floor@(x / y) - (T)((y < 0 ? -fma@(-floor@(x / y), y, x) : fma@(-floor@(x / y), y, x)) < 0)";
-static const char narrow_quotient[] =
-    "nearest_N(floor@(x / y) - "
-    "(T)((y < 0 ? -fma@(-floor@(x / y), y, x) : fma@(-floor@(x / y), y, x)) < 0))";
+/* What is left of x tells where the division rounded up to a whole number: all of it where the
+ * quotient is 0, also of an infinite y. x - x makes NaN of what is infinite. */
+#define REAL_QUOTIENT                                                                              \
+    "floor@(x / y) - (y == 0 ? 0 : x - x) - "                                                      \
+    "(T)((y < 0 ? -(floor@(x / y) == 0 ? x : fma@(-floor@(x / y), y, x)) "                         \
+    ": (floor@(x / y) == 0 ? x : fma@(-floor@(x / y), y, x))) < 0)"
+static const char real_quotient[] = REAL_QUOTIENT;
+static const char narrow_quotient[] = "nearest_N(" REAL_QUOTIENT ")";
 
 /* Where signed sums wrap they are written as they are: of sums that go through unsigned numbers and
  * back gcc 12 lost some lanes' trips, where it made vectors of 512 bits of narrow integers. */

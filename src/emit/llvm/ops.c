@@ -279,12 +279,17 @@ static val fused(llvm *s, int dtype, const val *x) {
 }
 
 /* The floor of the exact quotient: what is left of x tells where the division rounded up to a whole
- * number. Narrow floats are divided as F32. */
+ * number, all of x where the quotient is 0, also of an infinite y. x - x makes NaN of an infinite x.
+ * Narrow floats are divided as F32. */
 static val real_floor_div(llvm *s, int dtype, val x, val y) {
     int wide = dtype_is_narrow(dtype) ? QN_F32 : dtype;
     val q = llvm_binary(s, LL_FDIV, x, y), zero = llvm_number_like(s, q, 0);
     q = llvm_intrinsic(s, "llvm.floor", 1, &q);
     val left = fused(s, wide, (val[]){llvm_negate(s, q), y, x});
+    left = llvm_select(s, llvm_compare_real(s, LL_OEQ, q, zero), x, left);
+    val none = llvm_select(s, llvm_compare_real(s, LL_OEQ, y, zero), zero,
+                           llvm_binary(s, LL_FSUB, x, x));
+    q = llvm_binary(s, LL_FSUB, q, none);
     left = llvm_select(s, llvm_compare_real(s, LL_OLT, y, zero), llvm_negate(s, left), left);
     val less = llvm_binary(s, LL_FSUB, q, llvm_number_like(s, q, 1));
     return rounded(s, dtype, llvm_select(s, llvm_compare_real(s, LL_OLT, left, zero), less, q));
