@@ -99,6 +99,7 @@ static double float_mish(double x) {
 static double float_lgamma(double x) {
     long double t = fabsl(x), s = (t - 0.5L) * logl(t) - t + logl(2 * PI) / 2 + 1 / (12 * t);
     if (isinf(x) || (x <= 0 && x == floor(x))) return (double)INFINITY;
+    if (x == 1 || x == 2) return 0; /* and no -0 */
     if (t > 1000 && x < 0) return (double)(logl(PI / (t * fabsl(sinl(PI * (t - rintl(t)))))) - s);
     if (t > 1000) return (double)(s - 1 / (360 * t * t * t));
     long double one = (long double)x - 1, two = (long double)x - 2;

@@ -308,6 +308,23 @@ static void quotients_of_special_values_are_pythons(void) {
     }
 }
 
+/* As C99's Annex F has it: +0. */
+static void logarithms_of_gamma_are_plus_zero_where_it_is_1(void) {
+    static const qn_dtype dtypes[] = {QN_F16, QN_BF16, QN_F32, QN_F64};
+    static const char *const devices[] = {"ref", "cpu"};
+    for (int i = 0; i < 8; i++) {
+        double got[2];
+        qn = qn_open(&QN_OPTIONS(.device = devices[i / 4], .threads = 1));
+        qn_tensor *y = qn_lgamma(qn_cast(LINE(2, 1, 2), dtypes[i % 4]));
+        CHECK_INT(qn_read(qn_cast(y, QN_F64), got, sizeof got), 0);
+        for (int k = 0; k < 2; k++)
+            if (!same_number(got[k], 0))
+                FAIL("%s %s: lgamma(%d) is %g", devices[i / 4], qn_dtype_name(dtypes[i % 4]), k + 1,
+                     got[k]);
+        qn_close(qn);
+    }
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(values_are_numpys);
@@ -317,5 +334,6 @@ int main(int argc, char **argv) {
     RUN(gradients_go_to_what_masks_chose);
     RUN(floors_are_of_the_exact_quotient);
     RUN(quotients_of_special_values_are_pythons);
+    RUN(logarithms_of_gamma_are_plus_zero_where_it_is_1);
     return test_end();
 }

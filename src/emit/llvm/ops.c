@@ -287,8 +287,8 @@ static val real_floor_div(llvm *s, int dtype, val x, val y) {
     q = llvm_intrinsic(s, "llvm.floor", 1, &q);
     val left = fused(s, wide, (val[]){llvm_negate(s, q), y, x});
     left = llvm_select(s, llvm_compare_real(s, LL_OEQ, q, zero), x, left);
-    val none = llvm_select(s, llvm_compare_real(s, LL_OEQ, y, zero), zero,
-                           llvm_binary(s, LL_FSUB, x, x));
+    val none =
+        llvm_select(s, llvm_compare_real(s, LL_OEQ, y, zero), zero, llvm_binary(s, LL_FSUB, x, x));
     q = llvm_binary(s, LL_FSUB, q, none);
     left = llvm_select(s, llvm_compare_real(s, LL_OLT, y, zero), llvm_negate(s, left), left);
     val less = llvm_binary(s, LL_FSUB, q, llvm_number_like(s, q, 1));
