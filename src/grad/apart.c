@@ -12,7 +12,10 @@
  *
  * So it goes with a weight that is used at every step of a recurrent network, with an x that
  * several projections of the same width read, and with the windows of convolutions: their gradient
- * is moved into a product's factors (unwindow.c), which a sum of products does not have. */
+ * is moved into a product's factors (unwindow.c), which a sum of products does not have.
+ *
+ * However they come, the terms of a half are added in f32 and their sum is rounded once: in bf16 256
+ * and 1 is 256, and so the gradient of what is used often would stop to grow. */
 #include "grad/grad.h"
 
 enum { MOST_VIEWS = 16 };
@@ -63,13 +66,31 @@ bool grad_keep_apart(grad *c, node_id to, uint32_t place, node_id value) {
     return true;
 }
 
+/* A term as it is added: a half as f32, or as the f32 it was before it was rounded. */
+static node_id wide_term(graph *g, node_id x) {
+    const graph_node *n = node_at(g, x);
+    if (!dtype_is_narrow(n->dtype)) return x;
+    if (n->op == OP_CAST && node_at(g, n->src[0])->dtype == QN_F32) return n->src[0];
+    return make_cast(g, x, QN_F32);
+}
+
+node_id grad_plus(graph *g, node_id sum, node_id value) {
+    return sum ? make2(g, OP_ADD, wide_term(g, sum), wide_term(g, value)) : value;
+}
+
 void grad_include(grad *c, node_id *sum, node_id value) {
-    *sum = *sum ? make2(c->g, OP_ADD, *sum, value) : value;
+    *sum = grad_plus(c->g, *sum, value);
 }
 
 node_id grad_whole(grad *c, uint32_t place) {
     node_id sum = grad_total(c, place);
     for (const grad_part *part = c->parts[place].first; part; part = part->next)
         grad_include(c, &sum, part->value);
-    return sum;
+    return grad_rounded(c, place, sum);
+}
+
+node_id grad_rounded(const grad *c, uint32_t place, node_id sum) {
+    int dtype = c->g->node[c->order[place]].dtype;
+    bool wide = sum && dtype_is_narrow(dtype) && c->g->node[sum].dtype == QN_F32;
+    return wide ? make_cast(c->g, sum, (qn_dtype)dtype) : sum;
 }

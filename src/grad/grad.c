@@ -317,7 +317,7 @@ static void grad_back(grad *c) {
     for (uint32_t i = c->count; i-- > 0;) {
         node_id n = c->order[i];
         if (!c->wanted[i] || !node_differentiable(node_at(c->g, n))) continue;
-        node_id total = grad_total(c, i);
+        node_id total = grad_rounded(c, i, grad_total(c, i));
         if (total) grad_pass(c, n, total);
         for (const grad_part *part = c->parts[i].first; part; part = part->next)
             grad_pass(c, n, part->value);

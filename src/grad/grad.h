@@ -134,8 +134,11 @@ node_id grad_polygamma2(const grad *c, node_id x); /* the derivative of trigamma
 
 /* Keep a term of the gradient of node `to` apart, if it is one that should be: true. */
 bool grad_keep_apart(grad *c, node_id to, uint32_t place, node_id value);
-void grad_include(grad *c, node_id *sum, node_id value); /* add to a sum, 0: nothing yet */
-node_id grad_whole(grad *c, uint32_t place);             /* all terms and pieces added, 0: none */
+/* Add to a sum, 0: nothing yet. Of halves it is f32 from the second term on, to be rounded once. */
+void grad_include(grad *c, node_id *sum, node_id value);
+node_id grad_plus(graph *g, node_id sum, node_id value);
+node_id grad_rounded(const grad *c, uint32_t place, node_id sum); /* as the node's dtype has it */
+node_id grad_whole(grad *c, uint32_t place); /* all terms and pieces added, 0: none */
 
 /* ---- pieces.c -------------------------------------------------------------------------------- */
 

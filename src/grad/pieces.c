@@ -79,10 +79,6 @@ static int by_place(const void *a, const void *b) {
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
-static node_id add(graph *g, node_id sum, node_id x) {
-    return sum ? make2(g, OP_ADD, sum, x) : x;
-}
-
 /* x, which is whole behind the axis, with zeros before and after it along the axis. */
 static node_id pad_along(const layout *l, node_id x, int axis, const box *b) {
     int64_t p[3 * QN_MAX_RANK] = {0};
@@ -192,8 +188,8 @@ static node_id lay_out_class(const layout *l, uint32_t n, box *b, int axis) {
     uint32_t *of = arena_alloc(l->a, intervals * sizeof *of);
     uint32_t count = find_layers(l, intervals, interval, layers, of);
     for (uint32_t i = 0; i < count; i++)
-        sum = add(l->g, sum, join_layer(l, &layers[i], i, interval, of, axis));
-    return sum;
+        sum = grad_plus(l->g, sum, join_layer(l, &layers[i], i, interval, of, axis));
+    return make_cast(l->g, sum, l->dtype);
 }
 
 /* x, whole along the axis and those behind, with that axis as `size` and one of `places` behind it,
@@ -289,8 +285,8 @@ static node_id pad_apart(const layout *l, box *b, int axis) {
 static node_id lay_out(const layout *l, uint32_t n, box *b, int axis) {
     node_id sum = 0;
     if (axis == l->rank) {
-        for (uint32_t i = 0; i < n; i++) sum = add(l->g, sum, b[i].value);
-        return sum;
+        for (uint32_t i = 0; i < n; i++) sum = grad_plus(l->g, sum, b[i].value);
+        return make_cast(l->g, sum, l->dtype);
     }
     sym_store *s = l->g->syms;
     for (uint32_t i = 0; i < n; i++) {
@@ -307,9 +303,9 @@ static node_id lay_out(const layout *l, uint32_t n, box *b, int axis) {
         node_id x = b[i].step == 1 ? lay_out_class(l, end - i, b + i, axis)
                     : end - i == 1 ? pad_apart(l, b + i, axis)
                                    : interleave(l, end - i, b + i, axis);
-        sum = add(l->g, sum, x);
+        sum = grad_plus(l->g, sum, x);
     }
-    return sum;
+    return make_cast(l->g, sum, l->dtype);
 }
 
 static node_id assemble(grad *c, const grad_piece *list) {
@@ -335,7 +331,7 @@ node_id grad_total(grad *c, uint32_t place) {
     const grad_piece *list = c->piece ? c->piece[place] : NULL;
     if (list) {
         node_id pieces = assemble(c, list);
-        c->sum[place] = add(c->g, c->sum[place], pieces);
+        grad_include(c, &c->sum[place], pieces);
         c->piece[place] = NULL;
     }
     node_id products = grad_join_products(c, place);

@@ -572,6 +572,42 @@ static void the_slope_of_a_narrow_sigmoid_has_its_digits(void) {
     close_graph(qn);
 }
 
+/* One term of 2^8 or 2^11 and many of 1: each by itself is lost, added to it in the dtype. By uses of
+ * the whole, by slices of the same place, and by slices that overlap. */
+static double gradient_of_uses(qn_ctx *qn, qn_dtype dtype, double first, int ones, int how) {
+    enum { SIZE = 128 };
+    double values[SIZE], got;
+    for (int i = 0; i < SIZE; i++) values[i] = 1;
+    qn_tensor *w = qn_cast(vector(qn, SIZE, values), dtype), *sum = NULL, *g;
+    for (int i = 0; i <= ones; i++) {
+        double factor = i ? 1 : first;
+        int64_t start = how == 2 ? i % 60 : 0, size = how ? 64 : SIZE;
+        double *v = malloc((size_t)size * sizeof *v);
+        for (int64_t k = 0; k < size; k++) v[k] = k == 63 - start ? factor : factor * (i + 2);
+        qn_tensor *part = how ? qn_slice(w, 0, start, start + size, 1) : w;
+        qn_tensor *term = qn_cast(qn_mul(part, qn_cast(vector(qn, size, v), dtype)), QN_F32);
+        free(v);
+        sum = sum ? qn_add(sum, qn_sum(term, 0, false)) : qn_sum(term, 0, false);
+    }
+    CHECK(!qn_grad(sum, NULL, 1, &w, &g));
+    CHECK_INT(qn_dtype_of(g), dtype);
+    eval_value out = eval(g);
+    got = eval_number(&out, 63);
+    free(out.v);
+    return got;
+}
+
+static void many_uses_of_a_half_are_added_in_f32(void) {
+    for (int how = 0; how < 3; how++) {
+        qn_ctx *qn = open_graph();
+        qn_scope s = qn_scope_begin(qn);
+        CHECK_NEAR(gradient_of_uses(qn, QN_BF16, 256, 44, how), 300, 0, 0);
+        CHECK_NEAR(gradient_of_uses(qn, QN_F16, 2048, 52, how), 2100, 0, 0);
+        qn_scope_end(qn, s);
+        close_graph(qn);
+    }
+}
+
 static void shared_and_repeated_inputs_add_up(void) {
     qn_ctx *qn = open_graph();
     qn_scope s = qn_scope_begin(qn);
@@ -778,6 +814,7 @@ int main(int argc, char **argv) {
     RUN(ties_share);
     RUN(large_arguments_give_no_nan);
     RUN(the_slope_of_a_narrow_sigmoid_has_its_digits);
+    RUN(many_uses_of_a_half_are_added_in_f32);
     RUN(shared_and_repeated_inputs_add_up);
     RUN(a_seed_scales);
     RUN(what_is_not_reached_gives_zeros);
