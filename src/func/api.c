@@ -229,7 +229,7 @@ qn_tensor *qn_div(qn_tensor *x, qn_tensor *y) {
     return build_elem(OP_DIV, 2, (qn_tensor *const[]){x, y});
 }
 
-/* [gen floor_div f474a409 a00da541] */
+/* [gen floor_div 6cea4b4b a00da541] */
 qn_tensor *qn_floor_div(qn_tensor *x, qn_tensor *y) {
     return build_elem(OP_FLOOR_DIV, 2, (qn_tensor *const[]){x, y});
 }

@@ -14,8 +14,8 @@
  * several projections of the same width read, and with the windows of convolutions: their gradient
  * is moved into a product's factors (unwindow.c), which a sum of products does not have.
  *
- * However they come, the terms of a half are added in f32 and their sum is rounded once: in bf16 256
- * and 1 is 256, and so the gradient of what is used often would stop to grow. */
+ * However they come, the terms of a half are added in f32 and their sum is rounded once: in bf16
+ * 256 and 1 is 256, so that the gradient of what is used often would stop growing. */
 #include "grad/grad.h"
 
 enum { MOST_VIEWS = 16 };

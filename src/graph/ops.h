@@ -96,8 +96,8 @@ X(SUB, "sub", 2, ELEM, NUM, x - y, (T)((uint64_t)x - (uint64_t)y), EXACT, 1, 1, 
 X(MUL, "mul", 2, ELEM, NUM, x * y, (T)((uint64_t)x * (uint64_t)y), EXACT, 1, 1, mul, -4, 4, "x * y")
 X(DIV, "div", 2, ELEM, FLOAT, x / y, -, EXACT, 10, 0, div, 0.25, 4, "x / y")
 X(FLOOR_DIV, "floor_div", 2, ELEM, NUM, float_floor_div(x, y), int_floor_div(x, y), FORMULA, 14, 40, NONE, 0.5, 8,
-  "the floor of the exact x / y: 9 for 1.0 and 0.1, -1 for -1 and infinity; of infinity NaN; integers "
-  "by 0 give 0")
+  "the floor of the exact x / y: 9 for 1.0 and 0.1, -1 for -1 and infinity; of infinity NaN; "
+  "integers by 0 give 0")
 X(MOD, "mod", 2, ELEM, NUM, float_mod(x, y), int_mod(x, y), FORMULA, 14, 40, mod, 0.5, 8,
   "x - y*floor(x / y), with y's sign; integers by 0 give 0")
 X(POW, "pow", 2, ELEM, NUM, pow(x, y), int_pow(x, y), FORMULA, 70, 40, pow, 0.2, 3,

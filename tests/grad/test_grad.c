@@ -572,8 +572,8 @@ static void the_slope_of_a_narrow_sigmoid_has_its_digits(void) {
     close_graph(qn);
 }
 
-/* One term of 2^8 or 2^11 and many of 1: each by itself is lost, added to it in the dtype. By uses of
- * the whole, by slices of the same place, and by slices that overlap. */
+/* One term of 2^8 or 2^11 and many of 1: each by itself is lost, added to it in the dtype. By uses
+ * of the whole, by slices of the same place, and by slices that overlap. */
 static double gradient_of_uses(qn_ctx *qn, qn_dtype dtype, double first, int ones, int how) {
     enum { SIZE = 128 };
     double values[SIZE], got;

@@ -279,8 +279,8 @@ static val fused(llvm *s, int dtype, const val *x) {
 }
 
 /* The floor of the exact quotient: what is left of x tells where the division rounded up to a whole
- * number, all of x where the quotient is 0, also of an infinite y. x - x makes NaN of an infinite x.
- * Narrow floats are divided as F32. */
+ * number, all of x where the quotient is 0, also of an infinite y. x - x makes NaN of what is
+ * infinite. Narrow floats are divided as F32. */
 static val real_floor_div(llvm *s, int dtype, val x, val y) {
     int wide = dtype_is_narrow(dtype) ? QN_F32 : dtype;
     val q = llvm_binary(s, LL_FDIV, x, y), zero = llvm_number_like(s, q, 0);
