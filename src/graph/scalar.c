@@ -149,7 +149,7 @@ static double float_mod(double x, double y) {
 
 /* The floor of the exact quotient: what is left of x tells where the division rounded up to a whole
  * number. fma's sign is right whatever it rounds. All of x is left where q is 0, also of an
- * infinite y. An infinite x has no quotient, as it has no modulus, but by 0, where it is the division's. */
+ * infinite y. An infinite x has no quotient, as it has no modulus, but by 0 the division's. */
 static double float_floor_div(double x, double y) {
     double q = floor(x / y), left = q == 0 ? x : fma(-q, y, x);
     if (isinf(x) && y != 0) return (double)NAN;
