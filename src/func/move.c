@@ -245,16 +245,20 @@ qn_tensor *qn_select(qn_tensor *x, int axis, int64_t index) {
     return func_end(f, select_at(x, axis, slice_place(x, qn_dim(x, axis), index)));
 }
 
+/* Of known sizes it is a slice of x beside x, which only begins elsewhere for another shift. By one
+ * place, as differences are made, it is two pieces, of which each is a plain copy. */
 static qn_tensor *roll_axis(qn_tensor *x, int axis, int64_t shift) {
     if (!func_axis(x, axis, &axis)) return NULL;
+    qn_ctx *qn = tensor_ctx(x);
     int64_t n = qn_dim(x, axis);
+    bool number = !dim_is_code(qn->graph, shift);
     if (n == 0) return x;
-    if (n > 0) shift = shift % n + (shift % n < 0 ? n : 0);
-    bool back = shift < 0 && !dim_is_code(tensor_ctx(x)->graph, shift);
-    int64_t moved =
-        back ? sat_neg(shift) : dim_op(tensor_ctx(x), n, '-', shift); /* go from front to end */
-    qn_tensor *front = func_slice_axis(x, axis, 0, moved, 1);
-    qn_tensor *end = func_slice_axis(x, axis, moved, dim_op(tensor_ctx(x), n, '-', moved), 1);
+    if (n > 0 && number) shift = shift % n + (shift % n < 0 ? n : 0);
+    int64_t moved = shift < 0 && number ? sat_neg(shift) : dim_op(qn, n, '-', shift);
+    if (n > 0 && number && shift > 1 && shift < n - 1)
+        return func_slice_axis(qn_concat(2, (qn_tensor *const[]){x, x}, axis), axis, moved, n, 1);
+    qn_tensor *front = func_slice_axis(x, axis, 0, moved, 1); /* goes to the end */
+    qn_tensor *end = func_slice_axis(x, axis, moved, dim_op(qn, n, '-', moved), 1);
     return qn_concat(2, (qn_tensor *const[]){end, front}, axis);
 }
 

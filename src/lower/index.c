@@ -40,14 +40,17 @@ sym lower_dim(lower *l, sym dim) {
     return sym_import(l->k->syms, l->g->syms, dim, (int)l->froms, l->var_from, l->var_to);
 }
 
+sym lower_slot(lower *l, uint32_t slot) {
+    sym known = find_variable(l, LOWER_SLOT(slot));
+    if (known != SYM_ZERO) return known;
+    return lower_variable(l, "at", 0, l->f->lift->most[slot], LOWER_SLOT(slot));
+}
+
 /* Where a slice begins, or where padding puts its source. */
 sym lower_offset_along(lower *l, const graph_node *x, int axis, int64_t written) {
     const plan_lift *lift = l->f->lift;
     uint32_t slot = lift_offset(lift, lower_place_in_order(l, (node_id)(x - l->g->node)), axis);
-    if (slot == LIFT_NONE) return lower_dim(l, (sym)written);
-    sym known = find_variable(l, LOWER_SLOT(slot));
-    if (known != SYM_ZERO) return known;
-    return lower_variable(l, "at", 0, lift->most[slot], LOWER_SLOT(slot));
+    return slot == LIFT_NONE ? lower_dim(l, (sym)written) : lower_slot(l, slot);
 }
 
 int lower_shape(lower *l, tuple_id shape, sym *dim) {

@@ -47,8 +47,12 @@ static bool inside(lower *l, int rank, const sym *dim, const sym *index) {
 /* x's source s at that place: a constant may be the launch's. */
 expr_id lower_operand(lower *l, const graph_node *x, int s, const at *p) {
     uint32_t slot = lift_operand(l->f->lift, lower_place_in_order(l, (node_id)(x - l->g->node)), s);
+    const graph_node *from = node_at(l->g, x->src[s]);
     if (slot == LIFT_NONE) return lower_request(l, x->src[s], p);
-    return lower_parameter(l, slot, node_at(l->g, x->src[s])->dtype);
+    if (l->f->lift->most[slot] == LIFT_NUMBER) return lower_parameter(l, slot, from->dtype);
+    sym v = lower_slot(l, slot);
+    return ir_index(l->k,
+                    lift_is_negative(l->f->lift, slot, from) ? sym_scale(l->k->syms, v, -1) : v);
 }
 
 static expr_id constant(lower *l, node_id n) {

@@ -71,6 +71,8 @@ mem_id lower_new_argument(lower *l, node_id n, sym size, int access, sym base);
 mem_id lower_argument(lower *l, node_id n, int access);
 sym lower_offset_of(lower *l, node_id n, const at *p);       /* of index p in node n's memory */
 expr_id lower_parameter(lower *l, uint32_t slot, int dtype); /* a number that the launch gives */
+/* A variable that it gives: an offset, or a number beside places. */
+sym lower_slot(lower *l, uint32_t slot);
 
 /* ---- request.c ------------------------------------------------------------------------------- */
 

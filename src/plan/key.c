@@ -5,7 +5,7 @@
  * order. Nodes are written in dependency order; a source is its distance back, so that equal layers
  * look alike wherever they stand. Shapes and attributes are interned, their ids are their identity.
  * A constant that the launch gives (lift.c) is no node here: its use says which dtype and shape it
- * has, and its value stands beside the words.
+ * has, beside places its sign, too, and its value stands beside the words.
  * What replaces what (`over`, as plans have it) is part of it: kernels differ by that.
  * The body of a loop stands behind the loop, and what a result stacks behind the result, each by
  * itself: how many words, how many nodes, and these, whose constants are all written out.
@@ -16,17 +16,18 @@
  * constant its bits, else each source, which is a distance, or LIFTED with a dtype, and a shape;
  * behind them, of a slice or padding with offsets that are lifted, what slot each axis has. */
 enum { HEAD = 3, MOST_WORDS = HEAD + 6 + QN_MAX_RANK };
-static const uint32_t lifted = UINT32_C(1) << 31;
+static const uint32_t lifted = UINT32_C(1) << 31, negative = lifted >> 1;
 
 static uint32_t write_sources(const plan_lift *l, const graph_node *x, uint32_t place,
                               const uint32_t *number, uint32_t *w) {
     uint32_t n = 0;
     for (int s = 0; s < x->sources; s++) {
         const graph_node *from = node_at(l->g, x->src[s]);
-        if (lift_operand(l, place, s) == LIFT_NONE) {
+        uint32_t slot = lift_operand(l, place, s);
+        if (slot == LIFT_NONE) {
             w[n++] = number[place] - number[from->mark];
         } else {
-            w[n++] = lifted | from->dtype;
+            w[n++] = lifted | (lift_is_negative(l, slot, from) ? negative : 0) | from->dtype;
             w[n++] = from->shape;
         }
     }

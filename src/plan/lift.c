@@ -14,10 +14,15 @@
  *   bool                        decides what is computed
  *   exponents 2 and 3 of POW    are expanded to products
  *   shifts, divisors, moduli    of integers become other instructions
- *   signed integers that meet   index arithmetic, of which bounds and disjointness are proved
- *   nothing but places
+ *   signed integers that meet   index arithmetic, of which bounds and disjointness are proved,
+ *   nothing but places          unless it ends in comparisons that bound no index and
+ *                               no reduction
  *   what is gathered from, or   is memory, or an index
  *   an index
+ *
+ * A number that places are compared with, or moved by before they are, as the diagonal of a
+ * triangle, is a variable, for a condition that is linear in places bounds loops. Its sign is part
+ * of the structure.
  *
  * Where slices begin and where padding puts its source are numbers of the launch, too, if all sizes
  * about them are numbers: variables in [0, what is left of the axis], so that bounds are proved as
@@ -65,20 +70,65 @@ static bool meets_data(const graph *g, const graph_node *x) {
     return false;
 }
 
-static bool elementwise_takes(const graph *g, const graph_node *x, int source,
+/* ---- numbers beside places ------------------------------------------------------------------- */
+
+/* What becomes of a node: something is bounded by it, as an index, or the loops of a reduction,
+ * of which a causal mask leaves half; it is not only compared. */
+enum { END_BOUND = 1, END_OTHER = 2 };
+
+static bool is_comparison(int op) {
+    return op == OP_LT || op == OP_LE || op == OP_EQ || op == OP_NE;
+}
+
+/* What becomes of source s of x, given what becomes of x. */
+static uint8_t end_of_source(const graph_node *x, int s, uint8_t end) {
+    uint8_t bound = end & END_BOUND;
+    switch (op_rows[x->op].class_) {
+    case CLASS_ELEM:
+        return is_comparison(x->op) ? bound : bound | END_OTHER;
+    case CLASS_MOVE:
+        return end;
+    case CLASS_INDEX:
+        return s == 1 ? END_BOUND | END_OTHER : bound | END_OTHER;
+    case CLASS_JOIN:
+        return bound | END_OTHER;
+    default:
+        return END_BOUND | END_OTHER;
+    }
+}
+
+static void find_ends(plan_lift *l, const plan_request *r) {
+    for (uint32_t i = 0; i < r->roots; i++) l->end[node_at(l->g, r->root[i])->mark] = END_OTHER;
+    for (uint32_t i = r->nodes; i-- > 0;) {
+        const graph_node *x = node_at(l->g, r->order[i]);
+        for (int s = 0; s < x->sources && !node_is_memory(x); s++)
+            l->end[node_at(l->g, x->src[s])->mark] |= end_of_source(x, s, l->end[i]);
+    }
+}
+
+/* Is it a number that places are compared with? It is x's source, and so is a place. */
+static bool is_compared(const plan_lift *l, const graph_node *x, const graph_node *c) {
+    int64_t v = scalar_from_bits((qn_dtype)c->dtype, c->bits).i;
+    if (c->dtype != QN_I64 || v < -INT32_MAX || v > INT32_MAX) return false;
+    uint8_t end = l->end[x->mark];
+    if (x->op == OP_ADD || x->op == OP_SUB) return !end;
+    return is_comparison(x->op) && !(end & END_BOUND);
+}
+
+static bool elementwise_takes(const plan_lift *l, const graph_node *x, int source,
                               const graph_node *c) {
     if (dtype_is_float(c->dtype)) {
         double v = scalar_from_bits((qn_dtype)c->dtype, c->bits).f;
         return x->op != OP_POW || source == 0 || (v != 2 && v != 3);
     }
     if (!takes_integers(x->op)) return false;
-    return dtype_is_unsigned(c->dtype) || meets_data(g, x);
+    return dtype_is_unsigned(c->dtype) || meets_data(l->g, x) || is_compared(l, x, c);
 }
 
-static bool takes_number(const graph *g, const graph_node *x, int source, const graph_node *c) {
+static bool takes_number(const plan_lift *l, const graph_node *x, int source, const graph_node *c) {
     switch (op_rows[x->op].class_) {
     case CLASS_ELEM:
-        return elementwise_takes(g, x, source, c);
+        return elementwise_takes(l, x, source, c);
     case CLASS_MOVE:
         return true;
     case CLASS_REDUCE:
@@ -90,10 +140,10 @@ static bool takes_number(const graph *g, const graph_node *x, int source, const 
     }
 }
 
-static inline bool is_lifted(const graph *g, const graph_node *x, int source) {
-    const graph_node *c = node_at(g, x->src[source]);
+static inline bool is_lifted(const plan_lift *l, const graph_node *x, int source) {
+    const graph_node *c = node_at(l->g, x->src[source]);
     if (c->op != OP_CONST || (c->flags & NODE_REALIZED) || !is_plain(c)) return false;
-    return takes_number(g, x, source, c);
+    return takes_number(l, x, source, c);
 }
 
 static void add_slot(plan_lift *l, arena *a, int64_t value, int64_t most) {
@@ -106,6 +156,16 @@ static void add_slot(plan_lift *l, arena *a, int64_t value, int64_t most) {
 
 static void add_constant(plan_lift *l, arena *a, const graph_node *c) {
     add_slot(l, a, scalar_to_word((qn_dtype)c->dtype, c->bits), LIFT_NUMBER);
+}
+
+/* A number beside places is a variable, of its size; its sign is in the key. */
+static void add_operand(plan_lift *l, arena *a, const graph_node *x, const graph_node *c) {
+    if (c->dtype != QN_I64 || meets_data(l->g, x)) {
+        add_constant(l, a, c);
+        return;
+    }
+    int64_t v = scalar_from_bits(QN_I64, c->bits).i;
+    add_slot(l, a, v < 0 ? -v : v, INT32_MAX);
 }
 
 /* ---- offsets --------------------------------------------------------------------------------- */
@@ -177,7 +237,7 @@ static void find_literals(plan_lift *l, const plan_request *r) {
     for (uint32_t i = 0; i < r->nodes; i++) {
         const graph_node *x = node_at(g, r->order[i]);
         for (int s = 0; s < x->sources && !node_is_memory(x); s++)
-            if (is_lifted(g, x, s))
+            if (is_lifted(l, x, s))
                 l->lifted[i] |= (uint8_t)(1 << s);
             else
                 l->use[node_at(g, x->src[s])->mark] = LIFT_NODE;
@@ -192,7 +252,7 @@ static void find_slots(plan_lift *l, arena *a, const node_id *order, idset *know
         if (l->none || node_is_memory(x)) continue;
         if (x->op == OP_CONST && l->use[i] == LIFT_ROOT && is_plain(x)) add_constant(l, a, x);
         for (int s = 0; l->lifted[i] >> s; s++)
-            if (l->lifted[i] >> s & 1) add_constant(l, a, node_at(g, x->src[s]));
+            if (l->lifted[i] >> s & 1) add_operand(l, a, x, node_at(g, x->src[s]));
         if (has_offsets(l, x)) add_offsets(l, a, known, x, i);
     }
 }
@@ -205,6 +265,8 @@ plan_lift *lift_build(graph *g, arena *a, const plan_request *r) {
     l->use = arena_zeroed(a, r->nodes + 1);
     l->lifted = arena_zeroed(a, r->nodes + 1);
     for (uint32_t i = 0; i < r->nodes; i++) node_at(g, r->order[i])->mark = i;
+    l->end = arena_zeroed(a, r->nodes + 1);
+    find_ends(l, r);
     find_literals(l, r);
     heap *h = &g->ctx->heap;
     idset known;
@@ -224,6 +286,10 @@ uint32_t lift_operand(const plan_lift *l, uint32_t place, int source) {
     unsigned lifted = l->none ? 0 : l->lifted[place], before = lifted & ((1u << source) - 1);
     if (!(lifted >> source & 1)) return LIFT_NONE;
     return l->first[place] + (uint32_t)__builtin_popcount(before);
+}
+
+bool lift_is_negative(const plan_lift *l, uint32_t slot, const graph_node *c) {
+    return l->most[slot] != LIFT_NUMBER && scalar_from_bits(QN_I64, c->bits).i < 0;
 }
 
 uint32_t lift_fill(const plan_lift *l, uint32_t place) {

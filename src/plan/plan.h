@@ -45,15 +45,19 @@ typedef struct plan_lift {
     uint32_t **offset;   /* by place, then axis: 1 + an offset's slot, 0: none; NULL: none has */
     uint8_t *lifted;     /* by place: a bit for each source that is a number of the launch */
     uint8_t *use;        /* of constants: 0, or LIFT_ROOT, or LIFT_NODE: one takes it as it is */
+    uint8_t *end;        /* by place: what becomes of it (lift.c) */
     uint32_t nodes, slots, cap;
-    int64_t *value; /* by slot: a number as scalar_to_word has it, or an offset */
-    int64_t *most;  /* of an offset: it is in [0, most]; LIFT_NUMBER: it is none */
+    int64_t *value; /* by slot: a number as scalar_to_word has it, an offset, or what is beside
+                       places, without its sign */
+    int64_t *most;  /* of these two: it is in [0, most]; LIFT_NUMBER: it is neither */
 } plan_lift;
 /* Arena-owned; sets the nodes' marks to their places. Raises. */
 plan_lift *lift_build(graph *g, arena *a, const plan_request *r);
 bool lift_keeps(const plan_lift *l, uint32_t place);              /* is it a node of the key? */
 uint32_t lift_operand(const plan_lift *l, uint32_t place, int s); /* the slot of its source s */
 uint32_t lift_fill(const plan_lift *l, uint32_t place);           /* that of a root's own value */
+/* Is what the slot gives to be negated: is it beside places, and c, the constant, below 0? */
+bool lift_is_negative(const plan_lift *l, uint32_t slot, const graph_node *c);
 /* That of where a slice begins, or where padding puts its source. */
 uint32_t lift_offset(const plan_lift *l, uint32_t place, int axis);
 /* A node's attributes without what is lifted; raises. */

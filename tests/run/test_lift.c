@@ -276,6 +276,63 @@ static void writes_a_cache_at_any_position(qn_ctx *qn) {
     expect_made(qn, &before, 0, 0);
 }
 
+/* Triangles with their diagonal, and rolled axes, wherever these are: by hand, and of all but the
+ * few that are written out one kernel. */
+static void cuts_triangles_at_any_diagonal(qn_ctx *qn) {
+    enum { SIZE = 6 };
+    const int64_t shape[2] = {SIZE, SIZE};
+    float got[SIZE][SIZE];
+    qn_tensor *x = qn_reshape(qn_slice(input(qn, QN_F32), 0, 0, SIZE * SIZE, 1), 2, shape);
+    qn_realize(1, &x);
+    qn_stats before = stats_of(qn);
+    for (int k = -8; k <= 8; k++)
+        for (int upper = 0; upper < 2; upper++) {
+            CHECK_INT(qn_read(upper ? qn_triu(x, k) : qn_tril(x, k), got, sizeof got), QN_OK);
+            for (int i = 0; i < SIZE; i++)
+                for (int j = 0; j < SIZE; j++) {
+                    bool keep = upper ? j - i >= k : j - i <= k;
+                    CHECK_NEAR(got[i][j], keep ? data()[SIZE * i + j] : 0, 0, 0);
+                }
+        }
+    expect_made(qn, &before, 10, 10); /* 0, 1 and -1, and a sign each, of two functions */
+}
+
+static void rolls_by_any_shift(qn_ctx *qn) {
+    float got[ELEMENTS];
+    qn_tensor *x = input(qn, QN_F32);
+    qn_realize(1, &x);
+    qn_stats before = stats_of(qn);
+    for (int shift = 2; shift < ELEMENTS - 1; shift++) {
+        CHECK_INT(qn_read(qn_roll(x, 0, shift), got, sizeof got), QN_OK);
+        for (int i = 0; i < ELEMENTS; i++) CHECK_NEAR(got[(i + shift) % ELEMENTS], data()[i], 0, 0);
+    }
+    expect_made(qn, &before, 1, 1);
+}
+
+/* A condition on places in a reduction, in an index, and one that is a result. */
+static void compares_places_with_any_number(qn_ctx *qn) {
+    const int64_t n = ELEMENTS;
+    float got[ELEMENTS], sum;
+    bool truth[ELEMENTS];
+    qn_tensor *x = input(qn, QN_F32), *i = qn_iota(qn, QN_I64, 1, &n, 0);
+    qn_realize(1, &x);
+    for (int c = -5; c < ELEMENTS + 3; c += 4) {
+        qn_tensor *near = qn_lt(i, qn_like(i, c)), *behind = qn_le(qn_like(i, c), qn_neg(i));
+        qn_tensor *kept = qn_where(near, x, qn_like(x, 0));
+        qn_tensor *at = qn_where(near, i, qn_like(i, 2)), *all = qn_sum(kept, QN_ALL, false);
+        CHECK_INT(qn_read(qn_gather(x, at, 0), got, sizeof got), QN_OK);
+        CHECK_INT(qn_read(all, &sum, sizeof sum), QN_OK);
+        CHECK_INT(qn_read(behind, truth, sizeof truth), QN_OK);
+        double want = 0;
+        for (int k = 0; k < ELEMENTS; k++) {
+            want += k < c ? (double)data()[k] : 0;
+            CHECK_NEAR(got[k], data()[k < c ? k : 2], 0, 0);
+            CHECK_INT(truth[k], c <= -k);
+        }
+        CHECK_NEAR(sum, want, 1e-6, 1e-6);
+    }
+}
+
 /* What compares places has to see where they are. */
 static void tells_equal_offsets_from_others(qn_ctx *qn) {
     float got[10];
@@ -418,6 +475,9 @@ EVERYWHERE(static_graphs_keep_their_numbers)
 EVERYWHERE(slices_at_any_place)
 EVERYWHERE(steps_through_slices_at_any_place)
 EVERYWHERE(writes_a_cache_at_any_position)
+EVERYWHERE(cuts_triangles_at_any_diagonal)
+EVERYWHERE(rolls_by_any_shift)
+EVERYWHERE(compares_places_with_any_number)
 EVERYWHERE(tells_equal_offsets_from_others)
 EVERYWHERE(unrolled_steps_share_their_kernels)
 
@@ -437,6 +497,9 @@ int main(int argc, char **argv) {
     RUN(slices_at_any_place_everywhere);
     RUN(steps_through_slices_at_any_place_everywhere);
     RUN(writes_a_cache_at_any_position_everywhere);
+    RUN(cuts_triangles_at_any_diagonal_everywhere);
+    RUN(rolls_by_any_shift_everywhere);
+    RUN(compares_places_with_any_number_everywhere);
     RUN(tells_equal_offsets_from_others_everywhere);
     RUN(unrolled_steps_share_their_kernels_everywhere);
     return test_end();
