@@ -30,8 +30,12 @@ typedef struct qn_tune_state {
     double ratio;            /* the best one's time / the default schedule's */
 } qn_tune_state;
 typedef struct qn_tune_options {
-    size_t size;    /* QN_TUNE_OPTIONS() */
-    double seconds; /* for all kernels together; each has its share by the time it takes */
+    size_t size; /* QN_TUNE_OPTIONS() */
+    /* For all kernels together; each has its share by the time it takes. No candidate is begun that
+     * would not fit into it, by what compiling those before took; so of each kernel only compiling
+     * and measuring the default schedule, and one candidate that takes longer than others, may come
+     * on top. A kernel of which one run is estimated to take longer than all of it stays as it is. */
+    double seconds;
     bool same_bits; /* keep every sum grouped as it is by default: as without regroup */
     bool again;     /* also kernels that have had their share, or of which nothing is left to try */
     bool (*going)(void *user, const qn_tune_state *state); /* NULL, or called now and then; false:
@@ -47,7 +51,8 @@ QN_API qn_code qn_tune(qn_ctx *qn, int n, qn_tensor *const *tensors,
  * them. Runs from then on use what was found. */
 QN_API qn_code qn_tune_plan(qn_plan *plan, const qn_tune_options *options);
 /* Tune kernels given as text, as QN_DEBUG=k prints them when they are lowered: one after the other.
- * QN_EFORMAT names the line. */
+ * QN_EFORMAT names the line; QN_ERANGE where one run of a kernel is estimated to take longer than
+ * the seconds given, and names both. */
 QN_API qn_code qn_tune_text(qn_ctx *qn, const char *text, const qn_tune_options *options);
 
 /* What tuning found about one kernel. */

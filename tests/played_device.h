@@ -27,6 +27,7 @@ typedef struct play {
     double marked_each;   /* that much instead */
     uint64_t seed;        /* not 0: each a random part of it */
     double at_small_size; /* factor at all but the largest size */
+    double compiling;     /* seconds, of each program */
     double now;
     int compiled, launches;
     char first[20000]; /* the default's tree */
@@ -51,6 +52,7 @@ static inline dev_program *played_compile(void *state, kernel *k) {
     played_program *p = heap_alloc(h, sizeof *p);
     p->base = *(interp_program *)base;
     heap_free(h, base, sizeof(interp_program));
+    played.now += played.compiling;
     if (!played.compiled++) snprintf(played.first, sizeof played.first, "%s", text.s);
     p->candidate = strcmp(played.first, text.s) != 0 && !strstr(text.s, "f64");
     bool marked = played.marked && strstr(text.s, played.marked);

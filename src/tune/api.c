@@ -14,6 +14,7 @@ static const double even_part = 0.25;   /* of the time is the same for each kern
 
 typedef struct tune_list {
     qn_ctx *qn;
+    bool given; /* as text: what cannot be tuned is an error */
     arena a;
     uint32_t n, cap;
     const char **text;
@@ -47,6 +48,12 @@ static double cycles_of(qn_ctx *qn, const char *text) {
     double cycles = schedule_price_of(k, &qn->run->limits).cycles;
     cleanup_run(&qn->heap, &c);
     return cycles > 1 ? cycles : 1;
+}
+
+/* Seconds of one run, at least: four cycles a nanosecond, on every thread. */
+static double seconds_of(const qn_ctx *qn, double cycles) {
+    const machine *m = &qn->run->limits;
+    return cycles / 4e9 / (m->threads > 1 ? m->threads : 1);
 }
 
 const char *tune_name_in(arena *a, const char *text) {
@@ -96,6 +103,13 @@ static qn_code tune_all(tune_list *l, const qn_tune_options *o) {
     for (uint32_t i = 0; i < l->n; i++) {
         l->cycles[i] = cycles_of(qn, l->text[i]);
         if (!(l->cycles[i] > 0)) return qn_error_code(qn);
+        double once = seconds_of(qn, l->cycles[i]);
+        if (once <= o->seconds) continue;
+        if (l->given)
+            return fail(qn, QN_ERANGE,
+                        "tune_text: a run of kernel %s takes about %.3g s, and %.3g s are given",
+                        tune_name_in(&l->a, l->text[i]), once, o->seconds);
+        l->cycles[i] = 0; /* no share */
     }
     tune_shares((int)l->n, l->cycles, o->seconds, share);
     going_on going = {.o = o};
@@ -111,7 +125,7 @@ static qn_code tune_all(tune_list *l, const qn_tune_options *o) {
                                     .name = tune_name_in(&l->a, l->text[i]),
                                     .kernel = (int)i,
                                     .kernels = (int)l->n}};
-        if (!(q.seconds > 0)) continue;
+        if (!(q.seconds > 0) || !(l->cycles[i] > 0)) continue;
         qn_code code = tune_kernel(qn, &q);
         if (code) return code;
         programs_renew(qn, q.text);
@@ -229,6 +243,7 @@ static void tune_work(void *arg) {
     tune_call *c = arg;
     tune_list *l = &c->l;
     const tune_what *what = c->what;
+    l->given = what->text;
     if (what->text) add_texts(l, what->text);
     for (uint32_t i = 0; what->plan && i < what->plan->programs; i++)
         add_text(l, arena_printf(&l->a, "%s", program_text(l->qn, what->plan->program[i])));

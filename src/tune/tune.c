@@ -15,6 +15,11 @@
  * added in another order, and not where the default schedule depends on the number of threads
  * (wisdom.c says why).
  *
+ * How long it takes. Nothing is begun that would not fit into the time that is left, by what
+ * compiling the default schedule, and then candidates, took: a batch is as long as fits, and enough
+ * is left to compile the winner again. So what comes on top is the default schedule's own
+ * compilation, or one candidate that takes longer than those before.
+ *
  * What was found, also that nothing was, is wisdom: at the end, and every few seconds before. */
 #include "tune/tune.h"
 #include "schedule/search/script.h"
@@ -62,6 +67,8 @@ struct tuner {
     uint32_t tree_cap;
     double parent_cycles, parent_ratio; /* of the state whose moves are being taken */
     double start, search_end, end, saved_at, saved_best;
+    double compile_once; /* seconds for one program: the default schedule's, or more */
+    double compile_each; /* for one of those that are compiled side by side */
     int64_t items;
     bool any_threads;   /* the default schedule is the same for every number of threads */
     bool free_grouping; /* sums may be grouped in another way */
@@ -72,6 +79,7 @@ struct tuner {
     double best;
     double paused; /* since when nothing happens */
     bool left;     /* to be tried */
+    bool late;     /* nothing more fits into the time */
 };
 
 static double elapsed(const tuner *t) {
@@ -87,7 +95,7 @@ static void tell(tuner *t) {
 static bool going(tuner *t) {
     if (t->stopped) return false;
     tell(t);
-    return !t->stopped && elapsed(t) < t->search_end;
+    return !t->stopped && !t->late && elapsed(t) < t->search_end;
 }
 
 /* ---- candidates ------------------------------------------------------------------------------ */
@@ -342,10 +350,28 @@ static uint32_t leader(tuner *t) {
     return best;
 }
 
+/* How many compile in the time that is left, at most BATCH. How many do at once is seen with the
+ * first of them. */
+static int fits(const tuner *t) {
+    double left = t->search_end - elapsed(t);
+    int n = t->q->proposals ? 1 : BATCH;
+    if (t->compile_once > left) return 0;
+    while (n > 1 && t->compile_each * n > left) n--;
+    return n;
+}
+
+static void compile_batch(tuner *t, int n, const char **lines) {
+    double start = tune_now(&t->q->clock);
+    compile(t, n, lines, t->batch, false);
+    t->compile_each = (tune_now(&t->q->clock) - start) / n;
+    if (t->compile_each > t->compile_once) t->compile_once = t->compile_each;
+}
+
 static bool run_batch(tuner *t) {
     const char *lines[BATCH];
     uint32_t which[BATCH], first = leader(t);
-    int n = 0, most = t->q->proposals ? 1 : BATCH;
+    int n = 0, most = fits(t);
+    if (!most) return t->late = true;
     bool again = most > 1 && first && t->at[first].times < SURE;
     if (again) {
         which[0] = first;
@@ -359,7 +385,7 @@ static bool run_batch(tuner *t) {
         t->at[i - 1].dropped = true;
     }
     if (n == again) return false;
-    compile(t, n, lines, t->batch, false);
+    compile_batch(t, n, lines);
     for (int i = 0; i < n; i++) {
         if (going(t))
             measure(t, &t->at[which[i]], t->batch[i]);
@@ -404,6 +430,7 @@ static uint32_t find_winner(tuner *t, tune_ratio *won, tune_verdict *verdict) {
     double least = 2 * t->timer.noise > margin ? 2 * t->timer.noise : margin;
     for (int trial = 0; trial < 3; trial++) {
         uint32_t best = 0;
+        if (trial && elapsed(t) + t->compile_once > t->end && !t->q->proposals) return 0;
         for (uint32_t i = 0; i < t->count; i++)
             if (t->at[i].ratio > floor_ && t->at[i].ratio < 1 - margin / 2 && !t->at[i].dropped &&
                 (!best || t->at[i].ratio < t->at[best - 1].ratio))
@@ -525,8 +552,11 @@ static bool begin(tuner *t, kernel *k) {
         return false;
     }
     const char *standard = t->standard.s;
+    double compiling = tune_now(&t->q->clock);
     compile(t, 1, &standard, &t->program, false);
     if (!t->program) return false;
+    t->compile_once = t->compile_each = tune_now(&t->q->clock) - compiling;
+    if (t->search_end > t->end - t->compile_once) t->search_end = t->end - t->compile_once;
     if (t->any_threads && t->q->regroup) compile(t, 1, &standard, &t->wide, true);
     tune_check_expect(&t->check, t->program, t->wide);
     unload(t, &t->wide);

@@ -59,6 +59,22 @@ static void the_faster_schedule_wins(void) {
     qn_close(qn);
 }
 
+/* Compiling takes most of the time, or more than there is: what does not fit is not begun. */
+static void the_time_given_is_kept(void) {
+    for (int k = 0; k < 4; k++) {
+        double seconds = 4, each = (double[]){0.05, 0.4, 1.5, 5}[k];
+        qn_ctx *qn = play_open((play){.each = 0.5, .compiling = each});
+        double start = played.now;
+        tune_request q = request(twice, seconds);
+        tune(qn, &q);
+        double most = seconds > each ? seconds : each + 0.1;
+        if (played.now - start > most + each)
+            FAIL("%.2f s of compiling each: %.2f s of %.2f", each, played.now - start, seconds);
+        CHECK((q.state.tried > 0) == (each < 1.5));
+        qn_close(qn);
+    }
+}
+
 static void nothing_wins_that_is_not_faster(void) {
     const double each[] = {1, 0.99, 1.2, 7};
     for (size_t i = 0; i < COUNT_OF(each); i++) {
@@ -432,6 +448,13 @@ static void kernels_are_tuned_as_text(void) {
     CHECK_INT(qn_tune_text(qn, "kernel \"x\" {\n oops\n}\n", &o), QN_EFORMAT);
     CHECK(strstr(qn_error(qn), "line 2"));
     qn_clear_error(qn);
+    static const char endless[] =
+        "kernel \"endless\" {\n  arg a0 f32[1] write\n  reg t0 f32[1]\n  arg a1 f32[1000] read\n"
+        "  def t0 = f32(0)\n  for r0 < 1000000000 {\n    for r1 < 1000 {\n"
+        "      t0[0] += a1[r1]\n    }\n  }\n  a0[0] = t0[0]\n}\n";
+    CHECK_INT(qn_tune_text(qn, endless, &o), QN_ERANGE);
+    CHECK(strstr(qn_error(qn), "endless") && strstr(qn_error(qn), "and 1 s are given"));
+    qn_clear_error(qn);
     CHECK_INT(qn_tune_text(qn, twice, &QN_TUNE_OPTIONS(.seconds = 0)), QN_EARG);
     qn_clear_error(qn);
     qn_set(qn, "wisdom", "off");
@@ -567,6 +590,7 @@ int main(int argc, char **argv) {
     RUN(small_kernels_have_a_share);
     RUN(too_many_kernels_share_by_their_size);
     RUN(the_faster_schedule_wins);
+    RUN(the_time_given_is_kept);
     RUN(nothing_wins_that_is_not_faster);
     RUN(wrong_candidates_never_win);
     RUN(slower_at_one_size_does_not_win);
