@@ -33,8 +33,8 @@ newaxis = None
 
 
 def __getattr__(name: str) -> _Any:
-    """Namespaces that nobody waits for who does not use them: of the array API, and layers."""
-    if name in ("array_api", "linalg", "nn"):
+    """Namespaces that nobody waits for who does not use them: of the array API, layers, models of files."""
+    if name in ("array_api", "linalg", "llm", "nn"):
         import importlib
         return importlib.import_module("quern." + name)
     raise AttributeError(f"module 'quern' has no attribute {name!r}")

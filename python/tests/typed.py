@@ -1,7 +1,7 @@
 """A program with types, which mypy --strict reads (make mypy): what a user's checker sees of the package."""
 
 import quern as qn
-from quern import Tensor, nn
+from quern import Tensor, llm, nn
 
 
 def loss(p: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
@@ -30,6 +30,13 @@ class Net(nn.Module):
 def cell(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     h = qn.tanh(h * 0.5 + x)
     return h, h
+
+
+def say(path: str, question: str) -> str:
+    with llm.open(path, context=512) as m:
+        said: str = "".join(m.stream_chat([{"role": "user", "content": question}], temperature=0.8, stop=["\n"]))
+        ids: list[int] = m.tokenizer.encode(said) + list(m.tokens(said, max_tokens=3, seed=1))
+        return said if m.perplexity(ids) < m.logits(ids).shape[0] else m.generate(ids, max_tokens=None)
 
 
 def main() -> int:
