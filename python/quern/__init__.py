@@ -34,7 +34,7 @@ newaxis = None
 
 def __getattr__(name: str) -> _Any:
     """Namespaces that nobody waits for who does not use them: of the array API, layers, models of files."""
-    if name in ("array_api", "linalg", "llm", "nn"):
+    if name in ("array_api", "linalg", "llm", "nn", "onnx", "quant"):
         import importlib
         return importlib.import_module("quern." + name)
     raise AttributeError(f"module 'quern' has no attribute {name!r}")

@@ -219,7 +219,7 @@ bool autograd_add(PyObject *module);
 /* Was it made of a tensor with requires_grad? -1 with an exception. */
 int has_history(qn_tensor *y);
 
-/* ---- loops.c, files.c, data.c, kernels.c, view.c, llm.c ------------------------------------------ */
+/* ---- loops.c, files.c, data.c, kernels.c, view.c, llm.c, models.c ---------------------------- */
 
 bool loops_add(PyObject *module);
 bool kernels_add(PyObject *module);
@@ -227,6 +227,7 @@ bool files_add(PyObject *module);
 bool data_add(PyObject *module);
 bool view_add(PyObject *module);
 bool llm_add(PyObject *module);
+bool models_add(PyObject *module);
 
 /* ---- jit.c ----------------------------------------------------------------------------------- */
 

@@ -300,7 +300,8 @@ PyMODINIT_FUNC PyInit__core(void) {
     if (!errors_add(module) || !dtype_add(module) || !tensor_add(module) || !calls_add(module) ||
         !autograd_add(module) || !jit_add(module) || !fast_add(module) || !exchange_add(module) ||
         !loops_add(module) || !kernels_add(module) || !files_add(module) || !data_add(module) ||
-        !optim_add(module) || !view_add(module) || !layers_add(module) || !llm_add(module) || PyModule_AddStringConstant(module, "__version__", qn_version()))
+        !optim_add(module) || !view_add(module) || !layers_add(module) || !llm_add(module) ||
+        !models_add(module) || PyModule_AddStringConstant(module, "__version__", qn_version()))
         Py_CLEAR(module);
     return module;
 }

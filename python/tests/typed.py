@@ -1,7 +1,7 @@
 """A program with types, which mypy --strict reads (make mypy): what a user's checker sees of the package."""
 
 import quern as qn
-from quern import Tensor, llm, nn
+from quern import Tensor, llm, nn, onnx, quant
 
 
 def loss(p: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
@@ -37,6 +37,15 @@ def say(path: str, question: str) -> str:
         said: str = "".join(m.stream_chat([{"role": "user", "content": question}], temperature=0.8, stop=["\n"]))
         ids: list[int] = m.tokenizer.encode(said) + list(m.tokens(said, max_tokens=3, seed=1))
         return said if m.perplexity(ids) < m.logits(ids).shape[0] else m.generate(ids, max_tokens=None)
+
+
+def seen(path: str, image: Tensor) -> Tensor | None:
+    with onnx.load(path) as model:
+        return model.run({model.inputs[0].name: image})[model.outputs[0].name]
+
+
+def narrow(w: Tensor) -> Tensor:
+    return quant.dequantize(quant.quantize(w, "q4_0"), quant.types()[0])
 
 
 def main() -> int:
