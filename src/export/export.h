@@ -4,6 +4,7 @@
  *     layout.c      where each value of the plan lies in the program
  *     lanes.c       sums across the lanes of vectors, in the order of the device's code
  *     vector.c      loops over lanes as statements about vectors
+ *     vector_types.c  the types of vectors, and loads and stores of some lanes
  *     vector_ops.c  the operations that they have
  *     kernels.c     the kernels' functions, of the trees that the device's code was made of
  *     prune.c       helpers that nothing calls are left out
@@ -122,14 +123,16 @@ void export_lanes(kernel *k, arena *a);
 
 /* The vector types that a file needs: by the lanes' dtype, a bit for each power of two. */
 typedef struct export_types {
-    uint32_t used[DTYPE_COUNT];
+    uint32_t used[DTYPE_COUNT], masked[DTYPE_COUNT];
+    uint32_t zero; /* constants of nothing: a bit for each dtype */
+    bool rolled;   /* are there loops that are not to be unrolled? */
 } export_types;
 void export_unroll(kernel *k);                  /* UNROLL loops of constant extent; raises */
 bool export_is_vector(kernel *k, stmt_id loop); /* is it a loop for export_vector? */
 int *export_named(kernel *k, arena *a); /* by memory: lanes of its registers, or 0; raises */
+bool export_holds_tile(kernel *k, arena *a, const int *named, stmt_id loop); /* raises */
 void export_vector(clike *c, export_types *types, arena *a, const int *named, stmt_id loop);
 void export_registers(clike *c, export_types *types, arena *a, const int *named, stmt_id def);
-void export_define_types(const export_types *t, str *out); /* raises, as these */
 
 typedef struct vectors {
     clike *c;
@@ -150,6 +153,12 @@ void vector_wide(vectors *v, expr_id e); /* the expression as a vector: a scalar
 
 /* A variable for the operation's value; false: vectors have no such operation. Raises. */
 bool vector_native(vectors *v, expr_id e, const ir_expr *x);
+
+/* ---- vector_types.c -------------------------------------------------------------------------- */
+
+const char *vector_lane_name(int dtype);                   /* f32: of the type's name */
+const char *vector_lane_type(int dtype);                   /* float */
+void export_define_types(const export_types *t, str *out); /* and what is done by them; raises */
 
 /* ---- kernels.c ------------------------------------------------------------------------------- */
 

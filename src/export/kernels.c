@@ -14,6 +14,11 @@
 #include <ctype.h>
 
 static const char quotient_text[] =
+    "/* Which lanes are on, a bit each: the first n of them; all or none. */\n"
+    "static inline uint64_t lanes_below(int64_t n) {\n"
+    "    return n <= 0 ? 0 : n < 64 ? ((uint64_t)1 << n) - 1 : ~(uint64_t)0;\n"
+    "}\n"
+    "static inline uint64_t lanes_if(int on) { return on ? ~(uint64_t)0 : 0; }\n"
     "static inline int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }\n"
     "static inline int64_t most(int64_t x, int64_t y) { return x > y ? x : y; }\n"
     "static inline int64_t floor_quotient(int64_t x, int64_t y) {\n"
@@ -112,7 +117,10 @@ static void write_trips(writer *w, stmt_id loop) {
     clike *c = &w->c;
     const ir_stmt t = *ir_s(c->k, loop);
     const char *name = sym_name(c->syms, t.l.var);
+    bool rolled = export_holds_tile(c->k, &w->scratch, w->named, loop);
+    w->types.rolled |= rolled;
     clike_line(c);
+    if (rolled) str_add(c->out, "ROLLED ");
     str_addf(c->out, "for (int64_t %s_ = 0; %s_ < ", name, name);
     clike_sym(c, t.l.extent);
     str_addf(c->out, "; %s_++) {\n", name);

@@ -9,8 +9,8 @@
  *     *(f32x16_u *)(a0 + 16*i_) = x2;
  *
  * What has no such form (a function by bits, a gather, a narrow float) is a loop over the lanes of
- * one node. Where lanes may be masked off the first and the last are asked: if both are on all are,
- * for conditions are linear. Registers whose every access is a whole vector are variables, t0_3;
+ * one node. Which lanes are on is a mask of bits, and loads and stores under it are macros of the
+ * type (vector_types.c). Registers whose every access is a whole vector are variables, t0_3;
  * that needs unrolled loops to be unrolled here (export_unroll). A truth is a vector of i32, 0 or
  * -1. Everything has the bits of the plain loop.
  *
@@ -116,16 +116,29 @@ int *export_named(kernel *k, arena *a) {
     return named;
 }
 
+/* Does a tile fill most of the machine's registers? AVX-512 has 32, others 16. */
+static bool fills_registers(kernel *k, mem_id m, int lanes) {
+    int64_t bytes = lanes * (int64_t)qn_dtype_size((qn_dtype)ir_m(k, m)->dtype);
+    return sym_hi(k->syms, ir_m(k, m)->size) >= lanes * (int64_t)(bytes >= 64 ? 20 : 10);
+}
+
+/* Does the loop go on adding to such a tile that was there before? It is best as it is: where
+ * compilers unroll it they load ahead, and spill. Beside smaller tiles there is room for that. */
+bool export_holds_tile(kernel *k, arena *a, const int *named, stmt_id loop) {
+    uint8_t *inside = arena_zeroed(a, k->mems);
+    for (stmt_id s = ir_next(k, loop, loop); s; s = ir_next(k, s, loop))
+        if (ir_s(k, s)->kind == STMT_DEF) inside[ir_s(k, s)->def.mem] = 1;
+    for (stmt_id s = ir_next(k, loop, loop); s; s = ir_next(k, s, loop)) {
+        const ir_stmt *t = ir_s(k, s);
+        for (int i = 0; t->kind == STMT_STORE && i < t->n; i++) {
+            mem_id m = t->store.mem[i];
+            if (!inside[m] && named[m] && fills_registers(k, m, named[m])) return true;
+        }
+    }
+    return false;
+}
+
 /* ---- types ----------------------------------------------------------------------------------- */
-
-static const char *lane_name(int dtype) {
-    if (dtype == QN_BOOL) return "i32";
-    return dtype_rows[dtype_is_narrow(dtype) ? dtype_rows[dtype].acc : dtype].name;
-}
-
-static const char *lane_type(int dtype) {
-    return dtype == QN_BOOL ? "int32_t" : clike_type(dtype);
-}
 
 static int log2_of(int n) {
     int log = 0;
@@ -138,50 +151,16 @@ const char *vector_type(vectors *v, int dtype) {
     if (dtype == QN_BOOL) dtype = QN_I32;
     if (dtype_is_narrow(dtype)) dtype = dtype_rows[dtype].acc;
     v->types->used[dtype] |= 1u << log2_of(v->lanes);
-    return arena_printf(v->a, "%sx%d", lane_name(dtype), v->lanes);
+    return arena_printf(v->a, "%sx%d", vector_lane_name(dtype), v->lanes);
 }
 
-static const char fused[][3][40] = {
-    {"f32x16", "__AVX512F__", "_mm512_fmadd_ps"}, {"f64x8", "__AVX512F__", "_mm512_fmadd_pd"},
-    {"f32x8", "__FMA__", "_mm256_fmadd_ps"},      {"f64x4", "__FMA__", "_mm256_fmadd_pd"},
-    {"f32x4", "__FMA__", "_mm_fmadd_ps"},         {"f64x2", "__FMA__", "_mm_fmadd_pd"},
-};
-static const char *const fused_type[] = {"__m512",  "__m512d", "__m256",
-                                         "__m256d", "__m128",  "__m128d"};
-
-static void define_fused(int dtype, int lanes, str *out) {
-    char name[20];
-    const char *f = dtype == QN_F64 ? "" : "f";
-    snprintf(name, sizeof name, "%sx%d", lane_name(dtype), lanes);
-    size_t row = 0;
-    while (row < COUNT_OF(fused) && strcmp(fused[row][0], name) != 0) row++;
-    if (row < COUNT_OF(fused))
-        str_addf(out,
-                 "#ifdef %s\n#define FMA_%s(r, x, y, z) \\\n    const %s r = (%s)%s((%s)(x), "
-                 "(%s)(y), (%s)(z))\n#else\n",
-                 fused[row][1], name, name, name, fused[row][2], fused_type[row], fused_type[row],
-                 fused_type[row]);
-    str_addf(out,
-             "#define FMA_%s(r, x, y, z) \\\n    %s r = (x), r##p = (y), r##q = (z); \\\n"
-             "    for (int l = 0; l < %d; l++) r[l] = fma%s(r[l], r##p[l], r##q[l])\n",
-             name, name, lanes, f);
-    if (row < COUNT_OF(fused)) str_add(out, "#endif\n");
-}
-
-void export_define_types(const export_types *t, str *out) {
-    str_add(out, "#if defined(__AVX512F__) || defined(__FMA__)\n#include <immintrin.h>\n#endif\n");
-    for (int d = 0; d < DTYPE_COUNT; d++)
-        for (int log = 0; log < 7; log++) {
-            if (!(t->used[d] >> log & 1)) continue;
-            int lanes = 1 << log, bytes = lanes * (int)qn_dtype_size((qn_dtype)d);
-            str_addf(out, "__extension__ typedef %s %sx%d __attribute__((vector_size(%d)));\n",
-                     lane_type(d), lane_name(d), lanes, bytes);
-            str_addf(out,
-                     "__extension__ typedef %s %sx%d_u\n    __attribute__((vector_size(%d), "
-                     "aligned(%d), may_alias));\n",
-                     lane_type(d), lane_name(d), lanes, bytes, (int)qn_dtype_size((qn_dtype)d));
-            if (d == QN_F32 || d == QN_F64) define_fused(d, lanes, out);
-        }
+/* The same, whose file will define masked loads and stores of it, too. */
+static const char *masked_type(vectors *v, int dtype) {
+    const char *name = vector_type(v, dtype);
+    if (dtype == QN_BOOL) dtype = QN_I32;
+    if (dtype_is_narrow(dtype)) dtype = dtype_rows[dtype].acc;
+    v->types->masked[dtype] |= 1u << log2_of(v->lanes);
+    return name;
 }
 
 /* ---- operands -------------------------------------------------------------------------------- */
@@ -224,7 +203,7 @@ void vector_wide(vectors *v, expr_id e) {
     }
     bool truth = dtype == QN_BOOL;
     if (truth) str_addf(v->c->out, "((%s){0} - ", vector_type(v, dtype));
-    str_addf(v->c->out, truth ? "(%s)(" : "((%s)(", lane_type(dtype));
+    str_addf(v->c->out, truth ? "(%s)(" : "((%s)(", vector_lane_type(dtype));
     operand(v, e);
     if (truth)
         str_add(v->c->out, "))");
@@ -315,12 +294,57 @@ static bool is_contiguous(vectors *v, mem_id m, sym index) {
     return is_plain(v, m) && ir_linear(v->k, index, v->var, &coef, &rest) && coef == SYM_ONE;
 }
 
+/* coef*lane + rest >= 0, coef a number. */
+static bool is_bound(vectors *v, sym fact, int64_t *coef, sym *rest) {
+    sym c;
+    return ir_linear(v->k, fact, v->var, &c, rest) && sym_is_const(v->k->syms, c, coef) &&
+           *coef > -MOST_LANES && *coef < MOST_LANES;
+}
+
+/* Can it be written as a mask? */
 static bool is_linear(vectors *v, sym condition) {
-    sym fact[IR_FACTS], coef, rest;
-    int n = ir_facts(v->k, condition, fact);
-    for (int i = 0; i < n; i++)
-        if (!ir_linear(v->k, fact[i], v->var, &coef, &rest)) return false;
-    return n > 0;
+    sym_store *syms = v->k->syms;
+    const sym *x;
+    sym rest;
+    int64_t coef;
+    int n = sym_operands(syms, condition, &x);
+    if (!sym_uses(syms, condition, v->var)) return true;
+    if (sym_kind_of(syms, condition) == SYM_GE0) return is_bound(v, x[0], &coef, &rest);
+    bool all = sym_kind_of(syms, condition) == SYM_AND;
+    sym *part = arena_alloc(v->a, ((size_t)n + 1) * sizeof *part);
+    memcpy(part, x, (size_t)n * sizeof *part);
+    for (int i = 0; i < n && all; i++) all = is_linear(v, part[i]);
+    return all;
+}
+
+/* The lanes in which a linear condition holds, a bit each: lanes_below(60 - 16*i_), say. Of lanes
+ * there are not, too. */
+static void mask(vectors *v, sym condition) {
+    sym_store *syms = v->k->syms;
+    str *out = v->c->out;
+    const sym *x;
+    sym rest;
+    int64_t coef = 0;
+    int n = sym_operands(syms, condition, &x);
+    if (!sym_uses(syms, condition, v->var)) {
+        str_add(out, "lanes_if(");
+        clike_truth(v->c, condition);
+        str_add(out, ")");
+    } else if (sym_kind_of(syms, condition) == SYM_GE0) {
+        is_bound(v, x[0], &coef, &rest);
+        sym first =
+            sym_sub(syms, SYM_ZERO, sym_div(syms, rest, sym_const(syms, coef < 0 ? -coef : coef)));
+        str_add(out, coef > 0 ? "~lanes_below(" : "lanes_below(");
+        clike_sym(v->c, coef > 0 ? first : sym_sub(syms, SYM_ONE, first));
+        str_add(out, ")");
+    } else {
+        sym *part = arena_alloc(v->a, ((size_t)n + 1) * sizeof *part);
+        memcpy(part, x, (size_t)n * sizeof *part);
+        for (int i = 0; i < n; i++) {
+            if (i) str_add(out, " & ");
+            mask(v, part[i]);
+        }
+    }
 }
 
 static void place_at(vectors *v, const char *type, bool reads, mem_id m, sym index) {
@@ -331,13 +355,13 @@ static void place_at(vectors *v, const char *type, bool reads, mem_id m, sym ind
     str_add(v->c->out, "))");
 }
 
-/* if (the first and the last lane are on) */
-static void if_all(vectors *v, sym condition) {
-    add_line(v, "if (");
-    clike_truth(v->c, at_lane(v, condition, 0));
-    str_add(v->c->out, " && ");
-    clike_truth(v->c, at_lane(v, condition, v->lanes - 1));
-    str_add(v->c->out, ") ");
+/* The base and the index as two arguments: where no lane is on there may be no such place. */
+static void masked_place(vectors *v, mem_id m, sym index, sym valid) {
+    memory(v, m);
+    str_add(v->c->out, ", ");
+    clike_sym(v->c, at_lane(v, index, 0));
+    str_add(v->c->out, ", ");
+    mask(v, valid);
 }
 
 static void lane_load(vectors *v, const ir_expr *x, sym valid) {
@@ -381,14 +405,16 @@ static void wide_load(vectors *v, expr_id e, const int *named) {
         str_add(c->out, ";\n");
         return;
     }
-    whole = whole && is_linear(v, valid);
+    if (whole && is_linear(v, valid)) {
+        clike_line(c);
+        str_addf(c->out, "LOAD_%s(%c%u, ", masked_type(v, x.dtype), v->letter, e);
+        masked_place(v, m, x.load.index, valid);
+        str_add(c->out, ");\n");
+        return;
+    }
     clike_line(c);
     str_addf(c->out, "%s %c%u;\n", type, v->letter, e);
-    if (whole) if_all(v, valid);
-    if (whole) str_addf(c->out, "%c%u = ", v->letter, e);
-    if (whole) place_at(v, type, true, m, x.load.index);
-    if (whole) str_add(c->out, ";\n");
-    add_line(v, whole ? "else {\n" : "{\n");
+    add_line(v, "{\n");
     c->indent++;
     copy_operands(v, 2, arg);
     clike_line(c);
@@ -470,12 +496,37 @@ static void some_lane(vectors *v) {
     str_add(v->c->out, ") ? ");
 }
 
+/* *(valid ? a1 + (i) : &zero_f32): a place is chosen and no branch taken, by which compilers would
+ * cut the straight code of a register tile. False: it is not that simple. */
+static bool choose_place(vectors *v, const ir_expr *x, bool masked) {
+    const ir_memory *m = ir_m(v->k, x->load.mem);
+    clike *c = v->c;
+    int dtype = x->dtype;
+    bool asks = x->load.valid != SYM_TRUE;
+    if (m->scope == MEM_REG || dtype_is_narrow(dtype) || x->load.guard || x->load.dyn) return false;
+    if (!masked && !asks) return false;
+    v->types->zero |= 1u << dtype;
+    str_add(c->out, "*(");
+    if (masked) some_lane(v);
+    if (asks) clike_truth(c, x->load.valid);
+    if (asks) str_add(c->out, " ? ");
+    memory(v, x->load.mem);
+    str_add(c->out, " + (");
+    clike_sym(c, x->load.index);
+    str_add(c->out, ")");
+    if (asks) str_addf(c->out, " : &zero_%s", dtype_rows[dtype].name);
+    if (masked) str_addf(c->out, " : &zero_%s)", dtype_rows[dtype].name);
+    str_add(c->out, ");\n");
+    return true;
+}
+
 /* What lanes share is read where one of them is on: elsewhere it may not be there. */
 static void scalar_node(vectors *v, expr_id e) {
     const ir_expr x = *ir_e(v->k, e);
     clike_line(v->c);
     str_addf(v->c->out, "const %s %c%u = ", clike_type(x.dtype), v->letter, e);
     bool masked = x.kind == EXPR_LOAD && v->lane_valid != SYM_TRUE;
+    if (x.kind == EXPR_LOAD && choose_place(v, &x, masked)) return;
     if (masked) some_lane(v);
     if (x.kind == EXPR_LOAD)
         lane_load(v, &x, x.load.valid);
@@ -584,23 +635,28 @@ static void store_lanes(vectors *v, const ir_stmt *t, mem_id m, expr_id value, i
 static void store_value(vectors *v, const ir_stmt *t, int i, expr_id value, const int *named) {
     mem_id m = t->store.mem[i];
     clike *c = v->c;
+    int dtype = ir_m(v->k, m)->dtype;
     int64_t number = -1;
     bool all = v->lane_valid == SYM_TRUE;
     if (named[m]) register_at(v->k, t->store.index, v->var, v->lanes, &number);
     bool whole = named[m] || is_contiguous(v, m, t->store.index);
-    whole = whole && (all || is_linear(v, v->lane_valid));
-    if (whole && !all) if_all(v, v->lane_valid);
-    if (whole && all) clike_line(c);
-    if (whole && named[m])
-        str_addf(c->out, "t%d_%lld = ", ir_tile_number(v->k, m), (long long)number);
-    else if (whole)
-        place_at(v, vector_type(v, ir_m(v->k, m)->dtype), false, m, t->store.index);
-    if (whole) str_add(c->out, named[m] ? "" : " = ");
-    if (whole) vector_wide(v, value);
-    if (whole) str_add(c->out, ";\n");
-    if (whole && all) return;
-    if (whole) add_line(v, "else\n");
-    store_lanes(v, t, m, value, number);
+    if (!whole || (!all && !is_linear(v, v->lane_valid))) {
+        store_lanes(v, t, m, value, number);
+        return;
+    }
+    clike_line(c);
+    if (!all) str_addf(c->out, named[m] ? "BLEND_%s(" : "STORE_%s(", masked_type(v, dtype));
+    if (named[m])
+        str_addf(c->out, "t%d_%lld", ir_tile_number(v->k, m), (long long)number);
+    else if (all)
+        place_at(v, vector_type(v, dtype), false, m, t->store.index);
+    else
+        masked_place(v, m, t->store.index, v->lane_valid);
+    str_add(c->out, all ? " = " : ", ");
+    if (!all && named[m]) mask(v, v->lane_valid);
+    if (!all && named[m]) str_add(c->out, ", ");
+    vector_wide(v, value);
+    str_add(c->out, all ? ";\n" : ");\n");
 }
 
 /* The parts of the store's condition that lanes share, and the rest. */
