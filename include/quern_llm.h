@@ -28,6 +28,7 @@ typedef struct qn_llm_options {
     int64_t context; /* tokens that the cache holds; 0: what the model says, 4096 at most */
     int64_t chunk;   /* tokens that are read at once, from 2 to 4096; 0: 128 */
     bool half;       /* the cache is f16, not f32 */
+    int64_t caches;  /* how many texts it can have read at a time, to 1024; 0: 1 */
 } qn_llm_options;
 #define QN_LLM_OPTIONS(...) QN_STRUCT(qn_llm_options, __VA_ARGS__)
 
@@ -70,6 +71,10 @@ QN_API qn_code qn_llm_feed(qn_llm *m, int64_t n, const int32_t *ids, const float
 QN_API int64_t qn_llm_read(const qn_llm *m, const int32_t **ids);
 /* Forget all but the first n tokens of the cache. QN_ERANGE: there are fewer. */
 QN_API qn_code qn_llm_rewind(qn_llm *m, int64_t n);
+/* Which of the model's caches the calls are about from now on, from 0 to caches - 1; at first 0.
+ * Each holds a text of its own, at the cost of its memory alone: weights, kernels and plans are the
+ * model's. QN_ERANGE: there is none of that number. */
+QN_API qn_code qn_llm_select(qn_llm *m, int64_t cache);
 /* Into *nll the sum of -log p of tokens 1 to n - 1, each given those before it: perplexity is
  * e^(nll / (n - 1)). Texts longer than the cache are read in parts of its size, each of which
  * begins anew with the last token of the one before. The cache is empty afterwards. */
@@ -118,6 +123,29 @@ typedef struct qn_llm_generate_options {
  * the beginning of the prompt has in common with the cache is not read again. -1 on error. */
 QN_API int64_t qn_llm_generate(qn_llm *m, int64_t n, const int32_t *ids,
                                const qn_llm_generate_options *options, const int32_t **out);
+
+/* The same in steps, so that a program can do other things between them, or go on with the text of
+ * another cache (qn_llm_select). */
+typedef enum qn_llm_state {
+    QN_LLM_READS,   /* a part of the prompt was read */
+    QN_LLM_WRITES,  /* a token was made */
+    QN_LLM_ENDED,   /* the model ended the text */
+    QN_LLM_STOPPED, /* a text of `stop` came */
+    QN_LLM_FULL,    /* there are as many tokens as were wanted, or as there is room for */
+    QN_LLM_LEFT     /* `piece` ended it */
+} qn_llm_state;
+typedef struct qn_llm_progress {
+    qn_llm_state state;
+    int64_t kept;       /* tokens of the prompt that were in the cache already */
+    int64_t made;       /* tokens; one that ended it is none */
+    const int32_t *ids; /* which: valid until the next text is begun in this cache */
+} qn_llm_progress;
+/* Begin a text in the selected cache; arguments and errors are those of qn_llm_generate. */
+QN_API qn_code qn_llm_begin(qn_llm *m, int64_t n, const int32_t *ids,
+                            const qn_llm_generate_options *options);
+/* Read a chunk of the prompt at most, or make a token, of the selected cache's text. QN_EARG: there
+ * is none, it is over, or another call changed the cache. After another error it is over, too. */
+QN_API qn_code qn_llm_step(qn_llm *m, qn_llm_progress *out, size_t size);
 
 #ifdef __cplusplus
 }

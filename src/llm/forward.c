@@ -68,7 +68,7 @@ static void tables_fill(llm *m, int64_t n) {
         const double *speed = k ? m->local_speed : m->speed;
         double stretch = k ? 1 : m->stretch;
         for (int64_t i = 0; i < n * half; i++) {
-            float angle = (float)(m->held + i / half) * (float)speed[i % half];
+            float angle = (float)(m->now->held + i / half) * (float)speed[i % half];
             m->table[k][i] = (float)(cos((double)angle) * stretch);
             m->table[k + 1][i] = (float)(sin((double)angle) * stretch);
         }
@@ -81,6 +81,7 @@ typedef struct pass {
     llm *m;
     const llm_weight *w; /* of the layer */
     int64_t n, past;     /* tokens that come, and are there: numbers, or the variables */
+    int64_t first;       /* row of the cache */
     qn_tensor *table[4];
     bool windowed;
 } pass;
@@ -144,10 +145,10 @@ static qn_tensor *rotated(const pass *p, qn_tensor *x) {
 /* New rows into the cache; all rows that there are then. */
 static qn_tensor *remember(const pass *p, qn_tensor *cache, qn_tensor *rows) {
     qn_ctx *qn = p->m->ctx;
-    int64_t end = qn_dim_add(qn, p->past, p->n);
+    int64_t from = qn_dim_add(qn, p->first, p->past), end = qn_dim_add(qn, from, p->n);
     rows = qn_cast(rows, qn_dtype_of(cache));
-    if (qn_assign(qn_slice(cache, 1, p->past, end, 1), rows)) return NULL;
-    return qn_cast(qn_slice(cache, 1, 0, end, 1), QN_F32);
+    if (qn_assign(qn_slice(cache, 1, from, end, 1), rows)) return NULL;
+    return qn_cast(qn_slice(cache, 1, p->first, end, 1), QN_F32);
 }
 
 static qn_tensor *attention(const pass *p, qn_tensor *x, int layer) {
@@ -255,19 +256,27 @@ static int inputs_make(llm *m, llm_kind kind, int64_t n, const int32_t *const *i
     return k;
 }
 
+/* With one cache alone its rows begin at a number. */
+static qn_code bind_cache(const llm *m, int64_t which) {
+    return m->caches > 1 ? qn_bind(m->ctx, m->which, which) : QN_OK;
+}
+
 /* Assignments that the program left pending would become the graph's, so they are made first. What
  * it is recorded of is gone in the end: else the cache's old values would be kept at the first run.
  */
 static void graph_make(llm *m, llm_kind kind) {
     qn_ctx *qn = m->ctx;
+    pass p = {.m = m, .past = m->past};
     const int32_t none = 0, *const ids[2] = {&none, &none};
     qn_tensor *in[INPUTS_MOST], *out;
     qn_scope scope = qn_scope_begin(qn);
-    int64_t n = kind == GRAPH_TOKEN ? 1 : m->length;
-    if (qn_realize(1, &m->keys[0]) || qn_bind(qn, m->past, 0) || qn_bind(qn, m->length, 1))
+    p.n = kind == GRAPH_TOKEN ? 1 : m->length;
+    if (m->caches > 1) p.first = qn_dim_mul(qn, m->which, m->rows);
+    if (qn_realize(1, &m->keys[0]) || qn_bind(qn, m->past, 0) || qn_bind(qn, m->length, 1) ||
+        bind_cache(m, 0))
         heap_unwind(&qn->heap);
-    int inputs = inputs_make(m, kind, n, ids, in);
-    out = forward((pass){.m = m, .n = n, .past = m->past}, kind, in);
+    int inputs = inputs_make(m, kind, p.n, ids, in);
+    out = forward(p, kind, in);
     m->graph[kind] = out ? qn_plan_new(qn, inputs, in, 1, &out) : NULL;
     if (!m->graph[kind]) heap_unwind(&qn->heap);
     qn_scope_end(qn, scope);
@@ -280,12 +289,15 @@ qn_tensor *forward_run(llm *m, llm_kind kind, int64_t n, const int32_t *ids,
     qn_tensor *in[INPUTS_MOST], *out;
     bool plans = strcmp(qn_device_of(qn, NULL), "ref") != 0; /* the oracle has none */
     if (kind == GRAPH_CHUNK && n == 1) kind = GRAPH_TOKEN;
-    for (int64_t i = 0; i < n; i++) m->given[i] = (int32_t)(m->held + i);
+    for (int64_t i = 0; i < n; i++) m->given[i] = (int32_t)(m->now->held + i);
     tables_fill(m, n);
     if (plans && !m->graph[kind]) graph_make(m, kind);
     inputs_make(m, kind, n, given, in);
-    if (!plans) return forward((pass){.m = m, .n = n, .past = m->held}, kind, in);
-    if (qn_bind(qn, m->past, m->held) || qn_plan_run(m->graph[kind], in, &out))
+    int64_t which = m->now - m->cache;
+    pass p = {.m = m, .n = n, .past = m->now->held, .first = which * m->rows};
+    if (!plans) return forward(p, kind, in);
+    if (qn_bind(qn, m->past, m->now->held) || bind_cache(m, which) ||
+        qn_plan_run(m->graph[kind], in, &out))
         heap_unwind(&qn->heap);
     return out;
 }

@@ -14,14 +14,15 @@ typedef struct generation {
     const int32_t *ids;
     qn_llm_generate_options o;
     qn_sample_options sample;
-    arena scratch; /* of one choice */
-    int32_t *made; /* the prompt's last tokens, `lead` of them, lie before */
-    int64_t count, lead;
+    arena a, scratch; /* of it all; of one choice */
+    int32_t *made;    /* the prompt's last tokens, `lead` of them, lie before */
+    int64_t count, lead, most, kept;
     int64_t from; /* the first token of the window; below 0: of the prompt */
     size_t known; /* bytes of the window's text that went on */
     int64_t gone; /* tokens that it is of */
     str held;     /* back */
-    bool ended;
+    qn_llm_state state;
+    bool over; /* no step is to come */
 } generation;
 
 /* ---- texts ----------------------------------------------------------------------------------- */
@@ -51,7 +52,7 @@ static size_t stop_begun(const generation *g) {
 static void give_out(generation *g, size_t n) {
     char kept = g->held.s[n];
     g->held.s[n] = 0;
-    if (n && g->o.piece && !g->o.piece(g->o.arg, g->held.s, n)) g->ended = true;
+    if (n && g->o.piece && !g->o.piece(g->o.arg, g->held.s, n)) g->state = QN_LLM_LEFT;
     g->held.s[n] = kept;
     memmove(g->held.s, g->held.s + n, g->held.len - n + 1);
     g->held.len -= (uint32_t)n;
@@ -125,7 +126,7 @@ static void text_go_on(generation *g, bool last) {
     size_t stop = stop_at(g);
     bool stopped = stop < g->held.len;
     give_out(g, stopped ? stop : last ? g->held.len : g->held.len - stop_begun(g));
-    if (stopped) g->ended = true;
+    if (stopped) g->state = QN_LLM_STOPPED;
     if (stopped) g->held.len = 0;
 }
 
@@ -140,23 +141,22 @@ static int32_t choose(generation *g) {
                         .a = &g->scratch,
                         .o = &g->sample,
                         .n = n,
-                        .past = m->held,
+                        .past = m->now->held,
                         .logits = m->logits,
-                        .token = m->token};
+                        .token = m->now->token};
     return sample_one(&s);
 }
 
 /* How many of the prompt's tokens the cache begins with; the last one is read in any case. */
 static int64_t common(const generation *g) {
     int64_t n = 0;
-    while (n < g->m->held && n < g->n - 1 && g->m->token[n] == g->ids[n]) n++;
+    while (n < g->m->now->held && n < g->n - 1 && g->m->now->token[n] == g->ids[n]) n++;
     return n;
 }
 
 static void generate_check(generation *g) {
     llm *m = g->m;
     const qn_llm_generate_options *o = &g->o;
-    g->ids = llm_take_ids(m, "llm_generate", g->n, g->ids);
     sample_check(m->ctx, &g->sample);
     if (g->n < 1 || g->n > m->context)
         raise_error(m->ctx, QN_ERANGE, "llm_generate: a prompt of %lld tokens, a context of %lld",
@@ -172,55 +172,133 @@ static void generate_check(generation *g) {
                         o->stop[i] ? "empty" : "NULL");
 }
 
-/* Texts that end it may be what the tokenizer gave last. */
-static void stops_take(generation *g) {
-    arena *a = &g->m->work;
-    const char **own = arena_alloc(a, (size_t)(g->o.stops + 1) * sizeof *own);
-    for (int i = 0; i < g->o.stops; i++) own[i] = copy_of(a, g->o.stop[i], strlen(g->o.stop[i]));
+/* What was given outlives the call, and may be what the tokenizer or a text before gave last. */
+static void arguments_take(generation *g) {
+    const char **own = arena_alloc(&g->a, (size_t)(g->o.stops + 1) * sizeof *own);
+    int32_t *ids = arena_alloc(&g->a, (size_t)g->n * sizeof *ids);
+    for (int i = 0; i < g->o.stops; i++)
+        own[i] = copy_of(&g->a, g->o.stop[i], strlen(g->o.stop[i]));
+    memcpy(ids, g->ids, (size_t)g->n * sizeof *ids);
     g->o.stop = own;
+    g->ids = ids;
+    g->lead = g->n < CHARACTER ? g->n : CHARACTER;
+    g->made = arena_alloc(&g->a, (size_t)(g->lead + g->most) * sizeof *g->made);
+    memcpy(g->made, ids + g->n - g->lead, (size_t)g->lead * sizeof *g->made);
+    g->made += g->lead;
 }
 
-static void generate_work(void *arg) {
+static void begin_work(void *arg) {
     generation *g = arg;
     llm *m = g->m;
+    g->ids = llm_take_ids(m, "llm_generate", g->n, g->ids);
     generate_check(g);
-    int64_t room = m->context - g->n + 1, most = g->o.most && g->o.most < room ? g->o.most : room;
-    stops_take(g);
-    g->lead = g->n < CHARACTER ? g->n : CHARACTER;
-    g->made = arena_alloc(&m->work, (size_t)(g->lead + most) * sizeof *g->made);
-    memcpy(g->made, g->ids + g->n - g->lead, (size_t)g->lead * sizeof *g->made);
-    g->made += g->lead;
-    str_open_in(&g->held, &m->work);
+    int64_t room = m->context - g->n + 1;
+    g->most = g->o.most && g->o.most < room ? g->o.most : room;
+    arguments_take(g);
+    str_open_in(&g->held, &g->a);
     str_add(&g->held, "");
-    m->held = common(g);
     window_open(g);
-    llm_feed(m, g->n - m->held, g->ids + m->held);
-    while (!g->ended && g->count < most) {
-        int32_t id = choose(g);
-        if (llm_is_end(m, id) && !g->o.ignore_end) break;
+    m->now->held = g->kept = common(g);
+}
+
+/* The next part of the prompt; is it the last one? */
+static bool prompt_read(generation *g) {
+    llm *m = g->m;
+    int64_t left = g->n - m->now->held, some = left < m->chunk ? left : m->chunk;
+    llm_feed(m, some, g->ids + m->now->held);
+    return some == left;
+}
+
+static void step_work(void *arg) {
+    generation *g = arg;
+    llm *m = g->m;
+    if (g->count) {
+        llm_feed(m, 1, &g->made[g->count - 1]);
+    } else if (!prompt_read(g)) {
+        return;
+    }
+    int32_t id = choose(g);
+    g->state = QN_LLM_WRITES;
+    if (llm_is_end(m, id) && !g->o.ignore_end) {
+        g->state = QN_LLM_ENDED;
+    } else {
         g->made[g->count++] = id;
         text_go_on(g, false);
-        if (g->ended || g->count == most) break;
-        llm_feed(m, 1, &id);
+        if (g->state == QN_LLM_WRITES && g->count == g->most) g->state = QN_LLM_FULL;
     }
-    if (!g->ended) text_go_on(g, true);
+    if (g->state == QN_LLM_ENDED || g->state == QN_LLM_FULL) text_go_on(g, true);
+}
+
+/* ---- the public calls ------------------------------------------------------------------------ */
+
+void generation_over(generation *g) {
+    g->over = true;
+}
+
+void generation_free(generation *g) {
+    if (!g) return;
+    heap *h = &g->m->ctx->heap;
+    arena_free(&g->scratch);
+    arena_free(&g->a);
+    heap_free(h, g, sizeof *g);
+}
+
+/* The one that was there before may have given what this one takes, so it goes last. */
+static qn_code begin(llm *m, const char *call, int64_t n, const int32_t *ids,
+                     const qn_llm_generate_options *options) {
+    qn_llm_generate_options o = QN_LLM_GENERATE();
+    qn_sample_options sample = QN_SAMPLE_OPTIONS();
+    if (!struct_take(m->ctx, call, "qn_llm_generate_options", &o, sizeof o, options) ||
+        !struct_take(m->ctx, call, "qn_sample_options", &sample, sizeof sample, o.sample))
+        return m->ctx->code;
+    generation *g = heap_try(&m->ctx->heap, sizeof *g);
+    if (!g) return fail(m->ctx, QN_ENOMEM, "%s: out of memory", call);
+    *g = (generation){.m = m, .n = n, .ids = ids, .o = o, .sample = sample};
+    arena_open(&g->a, &m->ctx->heap);
+    arena_open(&g->scratch, &m->ctx->heap);
+    qn_code code = llm_call(m, begin_work, g);
+    generation *before = code ? g : m->now->going;
+    if (!code) m->now->going = g;
+    generation_free(before);
+    return code;
+}
+
+static qn_code step(llm *m) {
+    generation *g = m->now->going;
+    qn_code code = llm_call(m, step_work, g);
+    g->over = code || g->state > QN_LLM_WRITES;
+    return code;
+}
+
+qn_code qn_llm_begin(qn_llm *known, int64_t n, const int32_t *ids,
+                     const qn_llm_generate_options *options) {
+    llm *m = object_of(known, HANDLE_LLM, "llm_begin");
+    return m ? begin(m, "llm_begin", n, ids, options) : handle_code(known);
+}
+
+qn_code qn_llm_step(qn_llm *known, qn_llm_progress *out, size_t size) {
+    llm *m = object_of(known, HANDLE_LLM, "llm_step");
+    if (!m) return handle_code(known);
+    if (!out) return fail(m->ctx, QN_ENULL, "llm_step: out is NULL");
+    generation *g = m->now->going;
+    if (!g || g->over)
+        return fail(m->ctx, QN_EARG, "llm_step: cache %lld has no text that goes on",
+                    (long long)(m->now - m->cache));
+    qn_code code = step(m);
+    qn_llm_progress p = {.state = g->state, .kept = g->kept, .made = g->count, .ids = g->made};
+    if (!code) struct_give(out, size, &p, sizeof p);
+    return code;
 }
 
 int64_t qn_llm_generate(qn_llm *known, int64_t n, const int32_t *ids,
                         const qn_llm_generate_options *options, const int32_t **out) {
     llm *m = object_of(known, HANDLE_LLM, "llm_generate");
-    generation g = {.m = m, .n = n, .ids = ids, .o = QN_LLM_GENERATE()};
-    g.sample = QN_SAMPLE_OPTIONS();
     if (out) *out = NULL;
-    if (!m) return -1;
-    if (!struct_take(m->ctx, "llm_generate", "qn_llm_generate_options", &g.o, sizeof g.o,
-                     options) ||
-        !struct_take(m->ctx, "llm_generate", "qn_sample_options", &g.sample, sizeof g.sample,
-                     g.o.sample))
-        return -1;
-    arena_open(&g.scratch, &m->ctx->heap);
-    qn_code code = llm_call(m, generate_work, &g);
-    arena_free(&g.scratch);
-    if (out && !code) *out = g.made;
-    return code ? -1 : g.count;
+    if (!m || begin(m, "llm_generate", n, ids, options)) return -1;
+    generation *g = m->now->going;
+    qn_code code = QN_OK;
+    while (!g->over) code = step(m);
+    if (code) return -1;
+    if (out) *out = g->made;
+    return g->count;
 }

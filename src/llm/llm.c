@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 enum { CONTEXT_USUAL = 4096, CONTEXT_MOST = 1 << 24, CHUNK_USUAL = 128, CHUNK_MOST = 4096 };
+enum { CACHES_MOST = 1024 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -52,16 +53,24 @@ static void cache_make(llm *m, const qn_llm_options *o) {
     if (m->chunk < 2 || m->chunk > CHUNK_MOST)
         raise_error(m->ctx, QN_ERANGE, "llm_open: a chunk of %lld; it is from 2 to %d",
                     (long long)o->chunk, CHUNK_MOST);
+    if (o->caches < 0 || o->caches > CACHES_MOST)
+        raise_error(m->ctx, QN_ERANGE, "llm_open: %lld caches; there are from 1 to %d",
+                    (long long)o->caches, CACHES_MOST);
+    m->caches = o->caches ? o->caches : 1;
+    m->rows = m->context + m->chunk;
     m->past = qn_var(m->ctx, "past", 0, m->context - 1);
+    if (m->caches > 1) m->which = qn_var(m->ctx, "cache", 0, m->caches - 1);
     m->length = qn_var(m->ctx, "length", 1, m->chunk);
-    m->token = arena_alloc(&m->a, (size_t)m->context * sizeof *m->token);
+    m->now = m->cache = arena_zeroed(&m->a, (size_t)m->caches * sizeof *m->cache);
+    for (int64_t i = 0; i < m->caches; i++)
+        m->cache[i].token = arena_alloc(&m->a, (size_t)m->context * sizeof *m->cache->token);
     m->given = arena_zeroed(&m->a, (size_t)m->chunk * sizeof *m->given);
     m->logits = arena_zeroed(&m->a, (size_t)c->size[DIM_VOCABULARY] * sizeof *m->logits);
     for (int i = 0; i < 4; i++)
         m->table[i] = arena_zeroed(&m->a, (size_t)(m->chunk * half) * sizeof(float));
     m->keys = arena_zeroed(&m->a, (size_t)c->layers * sizeof *m->keys);
     m->values = arena_zeroed(&m->a, (size_t)c->layers * sizeof *m->values);
-    const int64_t shape[3] = {c->kv_heads, m->context + m->chunk, c->size[DIM_HEAD]};
+    const int64_t shape[3] = {c->kv_heads, m->caches * m->rows, c->size[DIM_HEAD]};
     for (int64_t i = 0; i < 2 * c->layers; i++) {
         qn_tensor **to = i % 2 ? &m->values[i / 2] : &m->keys[i / 2];
         qn_tensor *t = qn_variable(qn_zeros(m->ctx, m->half ? QN_F16 : QN_F32, 3, shape));
@@ -110,6 +119,7 @@ static void llm_drop(llm *m) {
     weights_free(m);
     if (m->tokenizer) qn_tokenizer_close(m->tokenizer);
     if (m->template) qn_template_free(m->template);
+    for (int64_t i = 0; m->cache && i < m->caches; i++) generation_free(m->cache[i].going);
     arena_free(&m->work);
     arena_free(&m->a);
     heap_free(&qn->heap, m, sizeof *m);
@@ -258,15 +268,15 @@ static void chunk_run(llm *m, llm_kind kind, int64_t n, const int32_t *ids, void
 }
 
 void llm_feed(llm *m, int64_t n, const int32_t *ids) {
-    if (n > m->context - m->held)
+    if (n > m->context - m->now->held)
         raise_error(m->ctx, QN_ERANGE, "llm: %lld tokens behind %lld do not fit a context of %lld",
-                    (long long)n, (long long)m->held, (long long)m->context);
+                    (long long)n, (long long)m->now->held, (long long)m->context);
     for (int64_t i = 0, some; i < n; i += some) {
         some = n - i < m->chunk ? n - i : m->chunk;
         chunk_run(m, GRAPH_CHUNK, some, ids + i, m->logits,
                   (size_t)m->config.size[DIM_VOCABULARY] * sizeof *m->logits);
-        memcpy(m->token + m->held, ids + i, (size_t)some * sizeof *ids);
-        m->held += some;
+        memcpy(m->now->token + m->now->held, ids + i, (size_t)some * sizeof *ids);
+        m->now->held += some;
     }
 }
 
@@ -284,9 +294,9 @@ static void feed_work(void *arg) {
     llm *m = c->m;
     const int32_t *ids = llm_take_ids(m, "llm_feed", c->n, c->ids);
     bool again = c->n == 0 && c->wants; /* the last token, for its logits */
-    if (again && m->held == 0)
+    if (again && m->now->held == 0)
         raise_error(m->ctx, QN_ERANGE, "llm_feed: logits of no token: none was read");
-    if (again) ids = llm_take_ids(m, "llm_feed", 1, m->token + --m->held);
+    if (again) ids = llm_take_ids(m, "llm_feed", 1, m->now->token + --m->now->held);
     llm_feed(m, again ? 1 : c->n, ids);
 }
 
@@ -294,28 +304,44 @@ qn_code qn_llm_feed(qn_llm *known, int64_t n, const int32_t *ids, const float **
     llm *m = object_of(known, HANDLE_LLM, "llm_feed");
     if (logits) *logits = NULL;
     if (!m) return handle_code(known);
-    int64_t held = m->held;
+    int64_t held = m->now->held;
+    llm_writes(m);
     feed_call c = {.m = m, .n = n, .ids = ids, .wants = logits != NULL};
     qn_code code = llm_call(m, feed_work, &c);
-    if (code) m->held = held;
+    if (code) m->now->held = held;
     if (!code && logits) *logits = m->logits;
     return code;
 }
 
 int64_t qn_llm_read(const qn_llm *known, const int32_t **ids) {
     const llm *m = object_of(known, HANDLE_LLM, "llm_read");
-    if (ids) *ids = m ? m->token : NULL;
-    return m ? m->held : -1;
+    if (ids) *ids = m ? m->now->token : NULL;
+    return m ? m->now->held : -1;
 }
 
 qn_code qn_llm_rewind(qn_llm *known, int64_t n) {
     llm *m = object_of(known, HANDLE_LLM, "llm_rewind");
     if (!m) return handle_code(known);
-    if (n < 0 || n > m->held)
+    if (n < 0 || n > m->now->held)
         return fail(m->ctx, QN_ERANGE, "llm_rewind: to %lld of %lld tokens", (long long)n,
-                    (long long)m->held);
-    m->held = n;
+                    (long long)m->now->held);
+    llm_writes(m);
+    m->now->held = n;
     return QN_OK;
+}
+
+qn_code qn_llm_select(qn_llm *known, int64_t cache) {
+    llm *m = object_of(known, HANDLE_LLM, "llm_select");
+    if (!m) return handle_code(known);
+    if (cache < 0 || cache >= m->caches)
+        return fail(m->ctx, QN_ERANGE, "llm_select: cache %lld of %lld", (long long)cache,
+                    (long long)m->caches);
+    m->now = &m->cache[cache];
+    return QN_OK;
+}
+
+void llm_writes(llm *m) {
+    if (m->now->going) generation_over(m->now->going);
 }
 
 /* ---- losses and embeddings ------------------------------------------------------------------- */
@@ -326,13 +352,13 @@ static void score_work(void *arg) {
     const int32_t *ids = llm_take_ids(m, "llm_score", c->n, c->ids);
     float *loss = arena_alloc(&m->work, (size_t)m->chunk * sizeof *loss);
     for (int64_t i = 0, some; i < c->n - 1; i += some) {
-        if (m->held == m->context) m->held = 0;
-        int64_t room = m->context - m->held;
+        if (m->now->held == m->context) m->now->held = 0;
+        int64_t room = m->context - m->now->held;
         some = c->n - 1 - i < m->chunk ? c->n - 1 - i : m->chunk;
         if (some > room) some = room;
         chunk_run(m, GRAPH_LOSSES, some, ids + i, loss, (size_t)some * sizeof *loss);
         for (int64_t k = 0; k < some; k++) c->nll += (double)loss[k];
-        m->held += some;
+        m->now->held += some;
     }
 }
 
@@ -346,18 +372,20 @@ static void embed_work(void *arg) {
                     (long long)c->n, (long long)m->context);
     float *row = arena_alloc(&m->work, (size_t)(m->chunk * width) * sizeof *row);
     double *sum = arena_zeroed(&m->work, (size_t)width * sizeof *sum);
-    for (int64_t some; m->held < c->n; m->held += some) {
-        some = c->n - m->held < m->chunk ? c->n - m->held : m->chunk;
-        chunk_run(m, GRAPH_HIDDEN, some, ids + m->held, row, (size_t)(some * width) * sizeof *row);
+    for (int64_t some; m->now->held < c->n; m->now->held += some) {
+        some = c->n - m->now->held < m->chunk ? c->n - m->now->held : m->chunk;
+        chunk_run(m, GRAPH_HIDDEN, some, ids + m->now->held, row,
+                  (size_t)(some * width) * sizeof *row);
         for (int64_t k = 0; k < some * width; k++) sum[k % width] += (double)row[k];
     }
     for (int64_t k = 0; k < width; k++) c->out[k] = (float)(sum[k] / (double)c->n);
 }
 
 static qn_code from_nothing(llm *m, void (*work)(void *arg), feed_call *c) {
-    m->held = 0;
+    llm_writes(m);
+    m->now->held = 0;
     qn_code code = llm_call(m, work, c);
-    m->held = 0;
+    m->now->held = 0;
     return code;
 }
 

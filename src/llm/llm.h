@@ -110,6 +110,13 @@ typedef struct llm_weight {
     uint8_t quant;
 } llm_weight;
 
+/* What a cache holds, and the text that is made in it. */
+typedef struct llm_cache {
+    int64_t held;             /* tokens, */
+    int32_t *token;           /* which: [context] */
+    struct generation *going; /* or NULL; it may be over */
+} llm_cache;
+
 typedef struct llm {
     qn_ctx *ctx;
     arena a;
@@ -118,13 +125,13 @@ typedef struct llm {
     bool turned; /* matrices are [in, out] there */
     bool pairs;  /* rotated pairs lie side by side */
     llm_weight whole[SLOT_FIRST], (*layer)[SLOTS - SLOT_FIRST];
-    qn_tensor **keys, **values; /* of each layer: [kv_heads, rows, head] */
+    qn_tensor **keys, **values; /* of each layer: [kv_heads, caches * rows, head] */
     uint64_t parameters, bytes;
-    /* the cache */
-    int64_t context, chunk, held; /* tokens: most, at once, now */
-    int32_t *token;               /* [context] */
+    llm_cache *cache, *now; /* all of them; the selected one */
+    int64_t caches, rows;   /* how many; of each */
+    int64_t context, chunk; /* tokens: most, at once */
     bool half;
-    int64_t past, length; /* variables */
+    int64_t past, length, which; /* variables; which: of the caches, where they are several */
     qn_plan *graph[4];
     float *logits;               /* [vocabulary] */
     double *speed, *local_speed; /* [rotated / 2]: radians a token */
@@ -163,8 +170,14 @@ void vocabulary_read(llm *m, const llm_source *s, const char *folder);
 const int32_t *llm_take_ids(llm *m, const char *call, int64_t n, const int32_t *ids);
 void llm_feed(llm *m, int64_t n, const int32_t *ids); /* leaves the logits in the model */
 bool llm_is_end(const llm *m, int32_t id);
+void llm_writes(llm *m); /* the cache changes: the text that was made in it is over */
 /* Do the work of a public call in a scope of its own. */
 qn_code llm_call(llm *m, void (*work)(void *arg), void *arg);
+
+/* ---- generate.c ------------------------------------------------------------------------------ */
+
+void generation_over(struct generation *g);
+void generation_free(struct generation *g); /* or NULL */
 
 /* ---- sample.c -------------------------------------------------------------------------------- */
 
