@@ -21,8 +21,8 @@ ROOMS  := base trace machine sym graph grad func plan ir lower transform math sc
           tune custom view io quant archive text data llm export onnx nn complex record
 LIBSRC := $(foreach r,$(ROOMS),$(wildcard src/$(r)/*.c src/$(r)/*/*.c))
 LIBOBJ := $(LIBSRC:%.c=$(BUILD)/%.o)
-CLIOBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/cli/*.c))
-REPLAY := $(patsubst %,$(BUILD)/src/cli/%.o,replay replay_calls replay_parse)
+include tools/serve.mk
+REPLAY := $(patsubst %,$(BUILD)/src/cli/%.o,replay replay_calls replay_parse $(addprefix serve/,request answer queue))
 programs = $(patsubst $(1)/%.c,$(BUILD)/$(1)/%,$(wildcard $(foreach p,$(2),$(1)/$(p))))
 TESTS    := $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(wildcard tests/*/test_*.c tests/*/fuzz_*.c)))
 SCRIPTS  := $(wildcard tests/*/test_*.sh)
@@ -58,7 +58,7 @@ $(BUILD)/$(SONAME): $(LIBOBJ) $(BUILD)/sources src/quern.map
 	    $(if $(SAN)$(TSAN),,-Wl$(comma)-z$(comma)defs) -o $@ $(LIBOBJ) $(LDLIBS)
 
 $(BUILD)/quern: $(CLIOBJ) $(BUILD)/internal.a
-	@echo "  ld $@"; $(CC) -o $@ $^ $(LDLIBS)
+	@echo "  ld $@"; $(CC) -o $@ $^ $(CLILIBS) $(LDLIBS)
 
 # program FOLDER LIBRARY: examples are users' programs.
 define program

@@ -58,6 +58,9 @@ has_static() {
     done
     return 1
 }
+has_httpd() {
+    echo '#include <microhttpd.h>' | ${CC:-cc} -E -x c - >/dev/null 2>&1
+}
 has_python() { python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' >/dev/null 2>&1; }
 
 # Of any Python from 3.11 on that is here.
@@ -119,6 +122,10 @@ names() {
     apt:static) echo llvm-19-dev zlib1g-dev libzstd-dev g++ lld ;;
     dnf:static) echo llvm-static zlib-static libzstd-static gcc-c++ lld ;;
     *:static) echo llvm-static zlib-static zstd-static g++ lld ;;
+    apt:httpd) echo libmicrohttpd-dev ;;
+    dnf:httpd) echo libmicrohttpd-devel ;;
+    apk:httpd) echo libmicrohttpd-dev ;;
+    *:httpd) echo libmicrohttpd ;;
     apt:valgrind) echo valgrind libc6-dbg ;;
     apk:valgrind) echo valgrind musl-dbg ;;
     apt:abidiff) echo abigail-tools ;;
@@ -190,6 +197,7 @@ want has_make make "runs the build"
 want has_llvm llvm "compiles kernels in the process; without it they go through cc, slower"
 want has_opencl opencl \
     "an OpenCL device on the processor, to test kernels by work groups without a GPU"
+want has_httpd httpd "the server of quern serve; without it the command has none"
 want has_python python "runs the checks of style and of generated code"
 want has_headers headers "compiles the Python package (make python)"
 want has_numpy numpy "holds functions of the Python package against another library"

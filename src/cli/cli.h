@@ -122,6 +122,7 @@ int command_train(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_chat(int argc, char **argv);
 int command_perplexity(int argc, char **argv);
+int command_serve(int argc, char **argv);
 int command_export(int argc, char **argv);
 int command_tune(int argc, char **argv);
 int command_wisdom(int argc, char **argv);

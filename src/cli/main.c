@@ -16,6 +16,7 @@ static const struct {
     {"generate", "continue a text by a trained model, a GGUF file or folder", command_generate},
     {"chat", "talk with a language model of a GGUF file or folder", command_chat},
     {"perplexity", "how well such a model foresees a text", command_perplexity},
+    {"serve", "answer requests over HTTP by such a model", command_serve},
     {"export", "write a trained model as plain C", command_export},
     {"tune", "look for faster schedules of kernels on this machine", command_tune},
     {"wisdom", "show what tuning has found, or carry it elsewhere", command_wisdom},

@@ -34,10 +34,10 @@ if ${CC:-cc} -shared -fPIC -o "$scratch/end.so" "$scratch/end.c"; then
 fi
 check no_command status_is 2 "$quern"
 check unknown_command status_is 2 "$quern" fly
-for command in train generate chat perplexity export tune wisdom view devices machine; do
+for command in train generate chat perplexity serve export tune wisdom view devices machine; do
     check "help_of_$command" status_is 0 "$quern" $command --help
 done
-check man_page_names_every_option sh -c "for c in train generate chat perplexity export tune wisdom view; do
+check man_page_names_every_option sh -c "for c in train generate chat perplexity serve export tune wisdom view; do
     $quern \$c --help | sed -n 's/^  --\\([a-z-]*\\).*/\\1/p' | grep -v help | while read -r o; do
         sed 's/\\\\\\\\-/-/g; s/\\\\-/-/g' docs/quern.1 | grep -q -- \"--\$o\" || { echo \"--\$o\"; exit 1; }
     done || exit 1

@@ -1,0 +1,322 @@
+/* queue.c - the jobs, and the one thread that has the model.
+ *
+ * Jobs wait in a queue until a cache is free. Those that have one take turns, a token or a chunk of
+ * a prompt each, so that a long one keeps nobody waiting for its end. A job whose reader is slow is
+ * left out until what was made has been taken; after a while it is given up. Nothing that takes
+ * time is done under the lock, and of a job that runs only this thread uses the request.
+ *
+ * A prompt goes to the free cache that has most of its beginning read already, as in a conversation
+ * the next question does. */
+#include "base/base.h"
+#include "cli/serve/serve.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { SLOW_SECONDS = 30, MOMENT = 100 /* milliseconds */ };
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+static void condition_open(pthread_cond_t *c) {
+    pthread_condattr_t about;
+    pthread_condattr_init(&about);
+    pthread_condattr_setclock(&about, CLOCK_MONOTONIC);
+    pthread_cond_init(c, &about);
+    pthread_condattr_destroy(&about);
+}
+
+static struct timespec moment_from_now(void) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += MOMENT * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    return until;
+}
+
+/* However often something else is told in the meantime, it lasts no longer. */
+bool job_wait(serve_job *job, job_event event) {
+    const struct timespec until = moment_from_now();
+    for (;;) {
+        if (job->state == JOB_OVER) return true;
+        if (job->state == JOB_RUNS && event == JOB_BEGUN) return true;
+        if (job->text.size && event == JOB_SPOKE) return true;
+        if (pthread_cond_timedwait(&job->told, &job->queue->lock, &until) == ETIMEDOUT)
+            return false;
+    }
+}
+
+static void wait_for_work(serve_queue *q) {
+    const struct timespec until = moment_from_now();
+    pthread_cond_timedwait(&q->work, &q->lock, &until);
+}
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
+/* One of two owners is done with it. With the lock. */
+static void job_drop(serve_job *job) {
+    if (--job->owners) return;
+    request_free(&job->request);
+    free(job->text.s);
+    pthread_cond_destroy(&job->told);
+    free(job);
+}
+
+serve_job *job_put(serve_queue *q, serve_request *r) {
+    serve_job *job = calloc(1, sizeof *job);
+    if (!job) return NULL;
+    job->owners = 2;
+    job->request = *r;
+    *r = (serve_request){.chat = false};
+    job->queue = q;
+    job->put = clock_seconds();
+    condition_open(&job->told);
+    pthread_mutex_lock(&q->lock);
+    q->counts.requests++;
+    if (q->ending) {
+        error_set(&job->error, 503, "", "the server is ending");
+        job->state = JOB_OVER;
+        job->owners = 1;
+        q->counts.failed++;
+    } else {
+        *q->last = job;
+        q->last = &job->next;
+        q->counts.waiting++;
+        pthread_cond_signal(&q->work);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return job;
+}
+
+void job_leave(serve_job *job) {
+    serve_queue *q = job->queue;
+    pthread_mutex_lock(&q->lock);
+    job->gone = true;
+    pthread_cond_signal(&q->work);
+    job_drop(job);
+    pthread_mutex_unlock(&q->lock);
+}
+
+/* With the lock. */
+static void job_end(serve_job *job, const char *finish) {
+    serve_counts *c = &job->queue->counts;
+    job->state = JOB_OVER;
+    job->finish = finish;
+    if (job->gone) c->left++;
+    if (job->error.status) c->failed++;
+    c->answered += clock_seconds() - job->put;
+    pthread_cond_broadcast(&job->told);
+    job_drop(job);
+}
+
+/* ---- beginning ------------------------------------------------------------------------------- */
+
+/* What the library says of a request is its fault, but for memory. */
+static bool blame(serve_queue *q, serve_job *job, const char *param) {
+    int status = qn_error_code(q->qn) == QN_ENOMEM ? 500 : 400;
+    error_set(&job->error, status, param, "%s", qn_error(q->qn));
+    qn_clear_error(q->qn);
+    return false;
+}
+
+/* The free cache whose text begins as most of this one; -1: none is free. */
+static int64_t cache_for(const serve_queue *q, int64_t n, const int32_t *ids) {
+    int64_t best = -1, most = -1;
+    for (int64_t i = 0; i < q->caches; i++) {
+        const int32_t *there;
+        if (q->running[i] || qn_llm_select(q->m, i)) continue;
+        int64_t held = qn_llm_read(q->m, &there), same = 0;
+        while (same < held && same < n && there[same] == ids[same]) same++;
+        /* Where nothing is alike an empty one, so that no other conversation is lost. */
+        int64_t worth = same ? same + 1 : held == 0;
+        if (worth > most) {
+            most = worth;
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* A piece of text: to the connection. */
+static bool hear(void *arg, const char *text, size_t size) {
+    serve_job *job = arg;
+    pthread_mutex_lock(&job->queue->lock);
+    text_add(&job->text, text, size);
+    bool go_on = !job->gone && !job->text.broken;
+    pthread_cond_signal(&job->told);
+    pthread_mutex_unlock(&job->queue->lock);
+    return go_on;
+}
+
+/* Without the lock: the text becomes tokens, and a cache begins with them. The cache, or -1 and the
+ * job's error. */
+static int64_t job_begin(serve_queue *q, serve_job *job) {
+    serve_request *r = &job->request;
+    const char *param = r->chat ? "messages" : "prompt";
+    const int32_t *ids = r->ids;
+    int64_t n = r->count;
+    if (r->text)
+        n = r->chat ? qn_llm_encode_chat(q->m, r->text, r->size, &ids)
+                    : qn_llm_encode(q->m, r->text, r->size, &ids);
+    if (n < 0) return blame(q, job, param), -1;
+    if (n == 0) return error_set(&job->error, 400, param, "%s has no tokens", param), -1;
+    if (n > q->info.context) {
+        error_set(&job->error, 400, param, "%s has %lld tokens, and the cache holds %lld", param,
+                  (long long)n, (long long)q->info.context);
+        job->error.code = "context_length_exceeded";
+        return -1;
+    }
+    int64_t cache = cache_for(q, n, ids);
+    job->read = n;
+    if (!r->seeded) r->sample.seed = q->seed++ * 0x9e3779b97f4a7c15u;
+    const qn_llm_generate_options o =
+        QN_LLM_GENERATE(.most = r->most, .sample = &r->sample, .stops = r->stops,
+                        .ignore_end = r->unending, .stop = (const char *const *)r->stop,
+                        .piece = hear, .arg = job);
+    if (qn_llm_select(q->m, cache) || qn_llm_begin(q->m, n, ids, &o))
+        return blame(q, job, param), -1;
+    return cache;
+}
+
+/* With the lock, and with a free cache: the first one that waits begins. */
+static void take_first(serve_queue *q) {
+    serve_job *job = q->first;
+    q->first = job->next;
+    if (!q->first) q->last = &q->first;
+    job->next = NULL;
+    q->counts.waiting--;
+    q->counts.waited += clock_seconds() - job->put;
+    if (job->gone) {
+        job_end(job, NULL);
+        return;
+    }
+    pthread_mutex_unlock(&q->lock);
+    int64_t cache = job_begin(q, job);
+    pthread_mutex_lock(&q->lock);
+    if (cache < 0) {
+        job_end(job, NULL);
+        return;
+    }
+    q->running[cache] = job;
+    q->counts.running++;
+    job->state = JOB_RUNS;
+    pthread_cond_signal(&job->told);
+}
+
+/* ---- turns ----------------------------------------------------------------------------------- */
+
+/* With the lock. */
+static void leave_cache(serve_queue *q, int64_t i, const char *finish) {
+    serve_job *job = q->running[i];
+    q->running[i] = NULL;
+    q->counts.running--;
+    q->counts.read += (uint64_t)job->read;
+    q->counts.kept += (uint64_t)job->kept;
+    job_end(job, finish);
+}
+
+/* Does it wait for its reader? One that does for long is given up. With the lock. */
+static bool is_full(serve_job *job) {
+    if (!job->request.stream || job->text.size <= job->queue->unread) {
+        job->full = 0;
+        return false;
+    }
+    double now = clock_seconds();
+    if (job->full <= 0) job->full = now;
+    if (now - job->full > SLOW_SECONDS) job->gone = true;
+    return !job->gone;
+}
+
+/* The turn of cache i; was there something to do? With the lock. */
+static bool take_turn(serve_queue *q, int64_t i) {
+    serve_job *job = q->running[i];
+    if (!job || is_full(job)) return false;
+    if (job->gone) {
+        leave_cache(q, i, NULL);
+        return true;
+    }
+    qn_llm_progress p = {.state = QN_LLM_READS};
+    pthread_mutex_unlock(&q->lock);
+    double begun = clock_seconds();
+    qn_code code = qn_llm_select(q->m, i) ? QN_EINTERNAL : qn_llm_step(q->m, &p, sizeof p);
+    double took = clock_seconds() - begun;
+    pthread_mutex_lock(&q->lock);
+    q->counts.busy += took;
+    q->counts.made += (uint64_t)(code ? 0 : p.made - job->made);
+    if (code) {
+        error_set(&job->error, 500, "", "%s", qn_error(q->qn));
+        qn_clear_error(q->qn);
+        leave_cache(q, i, NULL);
+        return true;
+    }
+    job->made = p.made;
+    job->kept = p.kept;
+    if (job->text.broken) error_set(&job->error, 500, "", "out of memory");
+    if (p.state > QN_LLM_WRITES) leave_cache(q, i, p.state == QN_LLM_FULL ? "length" : "stop");
+    return true;
+}
+
+static bool is_free(const serve_queue *q) {
+    for (int64_t i = 0; i < q->caches; i++)
+        if (!q->running[i]) return true;
+    return false;
+}
+
+/* Those that wait are refused; those that run are, too, when their time is over. With the lock. */
+static void end_all(serve_queue *q, bool cut) {
+    for (serve_job *job = q->first, *next; job; job = next) {
+        next = job->next;
+        error_set(&job->error, 503, "", "the server is ending");
+        q->counts.waiting--;
+        job_end(job, NULL);
+    }
+    q->first = NULL;
+    q->last = &q->first;
+    for (int64_t i = 0; cut && i < q->caches; i++) {
+        if (!q->running[i]) continue;
+        error_set(&q->running[i]->error, 503, "", "the server is ending");
+        leave_cache(q, i, NULL);
+    }
+}
+
+void queue_work(serve_queue *q, const atomic_bool *stop, double grace) {
+    double until = 0;
+    pthread_mutex_lock(&q->lock);
+    for (;;) {
+        bool worked = false;
+        if (*stop && until <= 0) {
+            until = clock_seconds() + grace;
+            q->ending = true;
+        }
+        if (q->ending) end_all(q, clock_seconds() > until);
+        if (q->ending && !q->counts.running) break;
+        while (q->first && is_free(q)) take_first(q);
+        for (int64_t i = 0; i < q->caches; i++) worked |= take_turn(q, i);
+        if (!worked && !(q->first && is_free(q))) wait_for_work(q);
+    }
+    pthread_mutex_unlock(&q->lock);
+}
+
+/* ---- the queue ------------------------------------------------------------------------------- */
+
+bool queue_open(serve_queue *q, qn_ctx *qn, qn_llm *m, int64_t caches, const char *name) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    *q = (serve_queue){.qn = qn, .m = m, .name = name, .caches = caches, .last = &q->first};
+    q->seed = (uint64_t)now.tv_sec * 1000003u + (uint64_t)now.tv_nsec;
+    q->unread = UNREAD_MOST;
+    q->started = now.tv_sec;
+    q->begun = clock_seconds();
+    q->running = calloc((size_t)caches, sizeof(serve_job *));
+    pthread_mutex_init(&q->lock, NULL);
+    condition_open(&q->work);
+    return q->running && !qn_llm_get_info(m, &q->info, sizeof q->info);
+}
+
+void queue_close(serve_queue *q) {
+    free(q->running);
+    pthread_cond_destroy(&q->work);
+    pthread_mutex_destroy(&q->lock);
+}
