@@ -193,10 +193,10 @@ typedef struct qn_lender {
 /* As qn_from, but the tensor lies where `data` does, which must stay as it is until it is given
  * back: when nothing needs it any more, at the latest when the context is closed, and at once
  * where it is copied after all, by a device with memory of its own and of data that is not at a
- * multiple of 64 bytes, or bools with a byte that is neither 0 nor 1. It is never written: an
- * assignment takes other memory. give_back may be called by any call on the context, and must not
- * use it. NULL, or no give_back, is qn_from. c64 and c128 are QN_EDTYPE, for their parts lie apart
- * in a tensor. After an error nothing was borrowed. */
+ * multiple of its elements' size, or bools with a byte that is neither 0 nor 1. It is never
+ * written: an assignment takes other memory. give_back may be called by any call on the context,
+ * and must not use it. NULL, or no give_back, is qn_from. c64 and c128 are QN_EDTYPE, for their
+ * parts lie apart in a tensor. After an error nothing was borrowed. */
 QN_API qn_tensor *qn_borrow(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape,
                             const void *data, const qn_lender *lender);
 /* A dimension variable: a size in [lo, hi] bound at run time by the data that is fed in

@@ -26,6 +26,21 @@ extern "C" {
  * it. QN_EIO: it cannot be read; QN_EFORMAT: it is damaged, or of a kind that is none of these. */
 typedef struct qn_archive qn_archive;
 QN_API qn_archive *qn_archive_open(qn_ctx *qn, const char *path);
+typedef struct qn_archive_reading {
+    size_t size; /* QN_ARCHIVE_READING() */
+    bool mapped; /* tensors lie in the file, which is mapped */
+} qn_archive_reading;
+#define QN_ARCHIVE_READING(...) QN_STRUCT(qn_archive_reading, __VA_ARGS__)
+/* The same, and by `mapped` the tensors of GGUF and safetensors files lie in the file: nothing is
+ * read before it is needed, and its pages are shared with other processes. They have the same
+ * values; an assignment to one takes other memory and leaves the file as it is. They may outlive
+ * the archive. Where that cannot be, on a device with memory of its own, of bools, complex numbers
+ * and what is at no multiple of its elements' size, and in files of other kinds, it makes no
+ * difference. The file must stay as it is while tensors lie in it: what is written to it changes
+ * them, and where it is cut short the process ends by SIGBUS. So replace such a file by renaming
+ * another to its name. `options` may be NULL, which is qn_archive_open. */
+QN_API qn_archive *qn_archive_open_with(qn_ctx *qn, const char *path,
+                                        const qn_archive_reading *options);
 QN_API void qn_archive_close(qn_archive *archive);
 /* "safetensors", "index", "gguf", "npy", "npz" or "pt". */
 QN_API const char *qn_archive_kind(const qn_archive *archive);

@@ -29,14 +29,16 @@ typedef struct qn_llm_options {
     int64_t chunk;   /* tokens that are read at once, from 2 to 4096; 0: 128 */
     bool half;       /* the cache is f16, not f32 */
     int64_t caches;  /* how many texts it can have read at a time, to 1024; 0: 1 */
+    bool copied;     /* weights are read into memory, not mapped */
 } qn_llm_options;
 #define QN_LLM_OPTIONS(...) QN_STRUCT(qn_llm_options, __VA_ARGS__)
 
 /* A model of a GGUF file, a safetensors file beside its config.json, or a folder of such. Weights
- * stay as the file has them, in blocks or f16, and become f32 inside the kernels. `options` may be
- * NULL. NULL: QN_EIO; QN_EFORMAT where a file is damaged, the architecture is not known, a size is
- * absurd, or a tensor is missing or of another shape than the sizes ask for, with its name and both
- * shapes; QN_ERANGE for options. */
+ * stay as the file has them, in blocks or f16, and become f32 inside the kernels. They lie in the
+ * file, which is mapped (qn_archive_open_with) and must stay as it is, but for `copied`. `options`
+ * may be NULL. NULL: QN_EIO; QN_EFORMAT where a file is damaged, the architecture is not known, a
+ * size is absurd, or a tensor is missing or of another shape than the sizes ask for, with its name
+ * and both shapes; QN_ERANGE for options. */
 QN_API qn_llm *qn_llm_open(qn_ctx *qn, const char *path, const qn_llm_options *options);
 QN_API void qn_llm_close(qn_llm *m);
 

@@ -2,7 +2,7 @@
  *
  * What is given out is the tensor's own memory, read-only, with a handle that holds its value: an
  * assignment takes other memory meanwhile. What is taken in lies where it was (qn_borrow), if it is
- * row-major and begins at a multiple of 64 bytes, and else is copied. */
+ * row-major and begins at a multiple of its elements, and else is copied. */
 #include "core.h"
 #include "dlpack.h"
 

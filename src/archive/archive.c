@@ -108,6 +108,7 @@ void archive_free(archive *f) {
     heap *h = &f->ctx->heap;
     if (f->kind && f->kind->close) f->kind->close(f);
     if (f->zip) zip_close(f);
+    if (f->map) archive_unmap(f->map);
     if (f->fd >= 0) close(f->fd);
     arena_free(&f->a);
     heap_free(h, f->path, f->path_size);
@@ -135,13 +136,24 @@ archive *archive_load(qn_ctx *qn, const char *path) {
     return archive_load_as(qn, path, NULL);
 }
 
-qn_archive *qn_archive_open(qn_ctx *qn, const char *path) {
-    if (!qn) return NULL;
-    if (!path) return fail_null(qn, QN_ENULL, "archive_open: no path");
+static qn_archive *open_as(qn_ctx *qn, const char *call, const char *path, bool mapped) {
+    if (!path) return fail_null(qn, QN_ENULL, "%s: no path", call);
     archive *f = archive_load(qn, path);
+    if (f) f->mapped = mapped;
     qn_archive *known = f ? object_open(qn, HANDLE_ARCHIVE, f) : NULL;
     if (f && !known) archive_free(f);
     return known;
+}
+
+qn_archive *qn_archive_open(qn_ctx *qn, const char *path) {
+    return qn ? open_as(qn, "archive_open", path, false) : NULL;
+}
+
+qn_archive *qn_archive_open_with(qn_ctx *qn, const char *path, const qn_archive_reading *options) {
+    qn_archive_reading o = QN_ARCHIVE_READING();
+    if (!qn || !struct_take(qn, "archive_open_with", "qn_archive_reading", &o, sizeof o, options))
+        return NULL;
+    return open_as(qn, "archive_open_with", path, o.mapped);
 }
 
 void qn_archive_close(qn_archive *known) {
@@ -210,6 +222,13 @@ static void read_work(void *arg) {
 }
 
 qn_tensor *archive_read(archive *f, const archive_entry *e, bool blocks) {
+    if (archive_lies(f, e)) {
+        qn_scope scope = qn_scope_begin(f->ctx);
+        if (!scope) return NULL;
+        qn_tensor *t = archive_mapped(f, e);
+        if (t && e->quant && !blocks) t = qn_dequantize(t, (qn_quant)e->quant);
+        return qn_scope_return(f->ctx, scope, t);
+    }
     if (f->kind->tensor) return f->kind->tensor(f, e);
     heap *h = &f->ctx->heap;
     reading r = {f, e, heap_try(h, (size_t)e->bytes)};

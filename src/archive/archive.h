@@ -13,6 +13,7 @@
 #include "quern_archive.h"
 
 typedef struct archive archive;
+typedef struct archive_map archive_map;
 
 /* Floats in the file whose signs are changed: all of them; the imaginary parts. */
 typedef enum archive_flip { FLIP_ALL = 1, FLIP_IMAGINARY = 2 } archive_flip;
@@ -45,6 +46,7 @@ typedef struct archive_kind {
     void (*read)(archive *f, const archive_entry *e, void *out);
     qn_tensor *(*tensor)(archive *f, const archive_entry *e); /* the tensor as it is */
     void (*close)(archive *f);                                /* NULL: nothing to do */
+    bool in_file; /* an entry's `at` is a place in the file, where its bytes are as in memory */
 } archive_kind;
 extern const archive_kind kind_safetensors, kind_index, kind_gguf, kind_npy, kind_npz, kind_pt;
 
@@ -53,7 +55,9 @@ struct archive {
     char *path;
     size_t path_size;
     int fd;
-    uint64_t size; /* of the file */
+    uint64_t size;    /* of the file */
+    bool mapped;      /* tensors lie in it, where they can */
+    archive_map *map; /* NULL: there is none yet */
     arena a;
     const archive_kind *kind;
     archive_entry *entry;
@@ -80,6 +84,15 @@ const archive_entry *archive_find(const archive *f, const char *name); /* NULL: 
 qn_tensor *archive_read(archive *f, const archive_entry *e, bool blocks);
 /* Bytes of a shape; raises where it has more than 2^63 or a size below 0. */
 uint64_t archive_bytes(const archive *f, uint64_t at, const archive_entry *e);
+
+/* ---- mapped.c: tensors that lie in the file -------------------------------------------------- */
+
+bool archive_lies(const archive *f, const archive_entry *e);   /* may e? */
+qn_tensor *archive_mapped(archive *f, const archive_entry *e); /* blocks as u8; NULL: reported */
+void archive_unmap(void *map);                                 /* one user less */
+/* Scales of blocks, f16 [.., n], as quant_scales gives them, where they lie in the file; a kernel
+ * reads them there without putting them together of bytes. NULL: they do not lie there. */
+qn_tensor *archive_scales(const qn_archive *known, const char *name);
 
 /* ---- source.c: numbers from a part of the file, in order ------------------------------------- */
 

@@ -197,4 +197,4 @@ static void gguf_read(archive *f, const archive_entry *e, void *out) {
     archive_read_at(f, e->at, out, (size_t)e->bytes);
 }
 
-const archive_kind kind_gguf = {"gguf", gguf_open, gguf_read, NULL, NULL};
+const archive_kind kind_gguf = {"gguf", gguf_open, gguf_read, NULL, NULL, true};

@@ -191,7 +191,7 @@ static void npy_read(archive *f, const archive_entry *e, void *out) {
     in_order(f, e, out);
 }
 
-const archive_kind kind_npy = {"npy", npy_open, npy_read, NULL, NULL};
+const archive_kind kind_npy = {"npy", npy_open, npy_read, NULL, NULL, true};
 
 /* ---- npz ------------------------------------------------------------------------------------- */
 
@@ -236,7 +236,7 @@ static void npz_read(archive *f, const archive_entry *e, void *out) {
     in_order(f, e, out);
 }
 
-const archive_kind kind_npz = {"npz", npz_open, npz_read, NULL, NULL};
+const archive_kind kind_npz = {"npz", npz_open, npz_read, NULL, NULL, false};
 
 /* ---- writing --------------------------------------------------------------------------------- */
 

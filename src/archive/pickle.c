@@ -641,4 +641,4 @@ static void pt_read(archive *f, const archive_entry *e, void *out) {
     }
 }
 
-const archive_kind kind_pt = {"pt", pt_open, pt_read, NULL, NULL};
+const archive_kind kind_pt = {"pt", pt_open, pt_read, NULL, NULL, false};

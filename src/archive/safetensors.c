@@ -102,8 +102,8 @@ static void safetensors_close(archive *f) {
     qn_file_close(f->own);
 }
 
-const archive_kind kind_safetensors = {"safetensors", safetensors_open, NULL, safetensors_tensor,
-                                       safetensors_close};
+const archive_kind kind_safetensors = {"safetensors",      safetensors_open,  NULL,
+                                       safetensors_tensor, safetensors_close, true};
 
 /* ---- shards ---------------------------------------------------------------------------------- */
 
@@ -170,6 +170,7 @@ static void index_open(archive *f) {
 
 static qn_tensor *index_tensor(archive *f, const archive_entry *e) {
     archive *shard = ((shards *)f->own)->shard[e->member];
+    shard->mapped = f->mapped;
     return archive_read(shard, archive_find(shard, e->name), false);
 }
 
@@ -178,4 +179,4 @@ static void index_close(archive *f) {
     for (uint32_t i = 0; all && i < all->count; i++) archive_free(all->shard[i]);
 }
 
-const archive_kind kind_index = {"index", index_open, NULL, index_tensor, index_close};
+const archive_kind kind_index = {"index", index_open, NULL, index_tensor, index_close, false};

@@ -71,7 +71,7 @@ static void idx_open(archive *f) {
                     (unsigned long long)e->bytes, (unsigned long long)(f->size - e->at));
 }
 
-const archive_kind kind_idx = {"idx", idx_open, NULL, NULL, NULL};
+const archive_kind kind_idx = {"idx", idx_open, NULL, NULL, NULL, false};
 
 /* ---- any bytes ------------------------------------------------------------------------------- */
 
@@ -79,7 +79,7 @@ static void bytes_open(archive *f) {
     (void)f;
 }
 
-static const archive_kind kind_bytes = {"bytes", bytes_open, NULL, NULL, NULL};
+static const archive_kind kind_bytes = {"bytes", bytes_open, NULL, NULL, NULL, false};
 
 archive *data_file(qn_ctx *qn, const char *path) {
     archive *f = archive_load_as(qn, path, &kind_bytes);

@@ -667,6 +667,8 @@ X(const char *, W, machine_measure, (qn_ctx *qn), (qn), (C(0)))
 X(qn_tensor *, T, dequantize, (qn_tensor *blocks, qn_quant type), (blocks, type), (T(0), I(1)))
 X(qn_tensor *, T, quantize, (qn_tensor *x, qn_quant type), (x, type), (T(0), I(1)))
 X(qn_archive *, O, archive_open, (qn_ctx *qn, const char *path), (qn, path), (C(0), W(1)))
+X(qn_archive *, O, archive_open_with, (qn_ctx *qn, const char *path, const qn_archive_reading *options), (qn, path, options), (C(0), W(1), K(2,
+  archive_reading)))
 VOID(archive_close, (qn_archive *archive), (archive), (O(0)))
 X(const char *, W, archive_kind, (const qn_archive *archive), (archive), (O(0)))
 X(int, I, archive_count, (const qn_archive *archive), (archive), (O(0)))

@@ -544,6 +544,7 @@
 #define qn_dequantize inner_dequantize
 #define qn_quantize inner_quantize
 #define qn_archive_open inner_archive_open
+#define qn_archive_open_with inner_archive_open_with
 #define qn_archive_close inner_archive_close
 #define qn_archive_kind inner_archive_kind
 #define qn_archive_count inner_archive_count

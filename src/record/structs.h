@@ -160,6 +160,8 @@ X(tune_options, seconds, F64, 1)
 X(tune_options, same_bits, BOOL, 1)
 X(tune_options, again, BOOL, 1)
 X(tune_options, regroup, BOOL, 1)
+S(archive_reading, qn_archive_reading)
+X(archive_reading, mapped, BOOL, 1)
 S(archive_options, qn_archive_options)
 X(archive_options, kind, TEXT, 1)
 

@@ -682,6 +682,8 @@ X(const char *, machine_measure, w_c, OF_CONTEXT(qn), (qn_ctx *qn), (qn))
 X(qn_tensor *, dequantize, t_t_quant, OF_HANDLES_1(blocks), (qn_tensor *blocks, qn_quant type), (blocks, type))
 X(qn_tensor *, quantize, t_t_quant, OF_HANDLES_1(x), (qn_tensor *x, qn_quant type), (x, type))
 X(qn_archive *, archive_open, archivep_c_w, OF_CONTEXT(qn), (qn_ctx *qn, const char *path), (qn, path))
+X(qn_archive *, archive_open_with, archivep_c_w_constarchive_readingp, OF_CONTEXT(qn), (qn_ctx *qn, const char *path,
+  const qn_archive_reading *options), (qn, path, options))
 VOID(archive_close, void_archivep, OF_HANDLES_1(archive), (qn_archive *archive), (archive))
 X(const char *, archive_kind, w_constarchivep, OF_HANDLES_1(archive), (const qn_archive *archive), (archive))
 X(int, archive_count, i_constarchivep, OF_HANDLES_1(archive), (const qn_archive *archive), (archive))

@@ -70,7 +70,7 @@ static void damaged_archives_are_refused_or_read(void) {
     char path[] = "/tmp/quern-fuzz-archive-XXXXXX";
     int fd = mkstemp(path);
     counted c;
-    qn_ctx *qn = open_counted(&c);
+    qn_ctx *qn = open_counted(&c, "null");
     if (fd >= 0) close(fd);
     for (int i = 0; i < SAMPLES; i++)
         for (int k = 0; k < rounds; k++)

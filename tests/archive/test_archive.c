@@ -133,7 +133,7 @@ static void tensors_of_pytorch(void) {
 
 static void every_prefix_is_refused(void) {
     counted c;
-    qn_ctx *qn = open_counted(&c);
+    qn_ctx *qn = open_counted(&c, "null");
     for (int i = 0; i < SAMPLES; i++) {
         const sample *s = &samples[i];
         CHECK_INT(read_all(qn, &c, in_folder("whole"), s->data, s->size), QN_OK);
@@ -179,7 +179,7 @@ static void what_is_wrong_is_said(void) {
         {"npz", "a.npy", "a.txt", "no array"},
     };
     counted c;
-    qn_ctx *qn = open_counted(&c);
+    qn_ctx *qn = open_counted(&c, "null");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         CHECK_INT(read_changed(qn, &c, cases[i].sample, cases[i].from, cases[i].to), QN_EFORMAT);
         if (!strstr(qn_error(qn), cases[i].says))
@@ -263,7 +263,7 @@ static void pickles_that_mean_harm_are_refused(void) {
     };
     static zip_text z;
     counted c;
-    qn_ctx *qn = open_counted(&c);
+    qn_ctx *qn = open_counted(&c, "null");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         zip_pickle(&z, cases[i].pickle, strlen(cases[i].pickle));
         CHECK_INT(read_all(qn, &c, in_folder("harm"), z.bytes, z.size), QN_EFORMAT);
@@ -355,7 +355,7 @@ static void lists_that_grow_later_change_no_tensor(void) {
     static const char pickle[] = "}(X\1\0\0\0a" REBUILD("Float", "\10") "]q\5]tRuh\5K\2aK\3a0.";
     static zip_text z;
     counted c;
-    qn_ctx *qn = open_counted(&c);
+    qn_ctx *qn = open_counted(&c, "null");
     zip_pickle(&z, pickle, sizeof pickle - 1);
     CHECK_INT(read_all(qn, &c, in_folder("grow"), z.bytes, z.size), QN_OK);
     CHECK_STR(qn_error(qn), "");
@@ -388,7 +388,7 @@ static qn_code read_keys(qn_ctx *qn, counted *c, int n, bool texts) {
 
 static void many_keys_are_read_in_little_memory(void) {
     counted c;
-    qn_ctx *qn = open_counted(&c);
+    qn_ctx *qn = open_counted(&c, "null");
     CHECK_INT(read_keys(qn, &c, 30, true), QN_OK);
     CHECK_INT(read_keys(qn, &c, 2000, true), QN_OK);
     CHECK_INT(read_keys(qn, &c, 2000, false), QN_OK);
@@ -412,7 +412,7 @@ static void lists_that_hold_each_other_end(void) {
     }
     pickle[n++] = '.';
     counted c;
-    qn_ctx *qn = open_counted(&c);
+    qn_ctx *qn = open_counted(&c, "null");
     zip_pickle(&z, pickle, n);
     CHECK_INT(read_all(qn, &c, in_folder("laughs"), z.bytes, z.size), QN_EFORMAT);
     CHECK(strstr(qn_error(qn), "too often or too deep") != NULL);

@@ -426,18 +426,19 @@ static void changed_configurations_do_no_harm(void) {
 }
 
 /* Memory may be out at any request: an error, and nothing is left. */
-static void memory_may_be_out_anywhere(void) {
+static void out_of_memory(bool copied) {
     const int32_t ids[3] = {1, 2, 3};
     tiny t;
+    const qn_llm_options o = QN_LLM_OPTIONS(.context = 8, .chunk = 2, .copied = copied);
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
-    qn_llm_close(open_tiny(qn, &t, false, NULL, NULL));
+    qn_llm_close(open_tiny(qn, &t, false, NULL, &o));
     uint64_t failed = 0;
     const char *path = in_folder("tiny.gguf");
     bool done = false;
     uint64_t buffers = stats_of(qn).buffers;
     for (uint64_t k = 1; !done; k++) {
         qn->heap.fail_at = qn->heap.requests + k;
-        qn_llm *m = qn_llm_open(qn, path, &QN_LLM_OPTIONS(.context = 8, .chunk = 2));
+        qn_llm *m = qn_llm_open(qn, path, &o);
         done = m && qn_llm_generate(m, 3, ids, &QN_LLM_GENERATE(.most = 2), NULL) == 2;
         CHECK(done || qn_error_code(qn) == QN_ENOMEM);
         failed += !done;
@@ -446,9 +447,43 @@ static void memory_may_be_out_anywhere(void) {
         qn_llm_close(m);
         CHECK_INT(stats_of(qn).buffers, buffers);
     }
-    CHECK(failed > 30);
+    CHECK(failed > (copied ? 30 : 8));
     qn_close(qn);
     tiny_free(&t);
+}
+
+static void memory_may_be_out_anywhere(void) {
+    out_of_memory(false);
+    out_of_memory(true);
+}
+
+/* Values, whatever they are stored as; and memory, which is none where they lie in the file. */
+static void mapped_weights_are_the_copied_ones(void) {
+    static const char *const devices[] = {"cpu", "ref", "opencl"};
+    static const int types[] = {0, 1, 8};
+    const int32_t ids[5] = {7, 1, 30, 4, 99};
+    for (int k = 0; k < 9; k++) {
+        float want[T_VOCABULARY];
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.device = devices[k / 3]));
+        for (int copied = 1; qn && copied >= 0; copied--) {
+            tiny t;
+            const float *got = NULL;
+            const tiny_change change = {.type = types[k % 3]};
+            const qn_llm_options o = QN_LLM_OPTIONS(.context = 8, .copied = copied);
+            uint64_t before = stats_of(qn).bytes;
+            qn_llm *m = open_tiny(qn, &t, false, &change, &o);
+            uint64_t taken = stats_of(qn).bytes - before;
+            if (!copied && k < 6 && taken > 30000) FAIL("weights take %d bytes", (int)taken);
+            if (copied && taken < 60000) FAIL("copied weights take %d bytes", (int)taken);
+            CHECK_INT(qn_llm_feed(m, 5, ids, &got), QN_OK);
+            if (copied && got) memcpy(want, got, sizeof want);
+            if (!got || memcmp(want, got, sizeof want) != 0)
+                FAIL("type %d on %s differs", types[k % 3], devices[k / 3]);
+            qn_llm_close(m);
+            tiny_free(&t);
+        }
+        if (qn) qn_close(qn);
+    }
 }
 
 int main(int argc, char **argv) {
@@ -474,6 +509,7 @@ int main(int argc, char **argv) {
     RUN(beginnings_of_a_file_are_errors);
     RUN(changed_bytes_do_no_harm);
     RUN(changed_configurations_do_no_harm);
+    RUN(mapped_weights_are_the_copied_ones);
     RUN(memory_may_be_out_anywhere);
     folder_sweep();
     return test_end();

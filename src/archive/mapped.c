@@ -1,0 +1,98 @@
+/* mapped.c - tensors that lie in the file: memory of theirs is the file's pages, which the system
+ * reads when they are touched, shares between processes, and drops when it needs memory.
+ *
+ * A file is mapped whole, once, read-only, when the first tensor is asked for. The mapping is the
+ * archive's and the tensors' together, so it outlives the archive where these do. Tensors are
+ * borrowed memory (qn_borrow), which nobody writes: an assignment takes other memory. What cannot
+ * lie there, being in another order than in memory, bools, which are checked, and what is not at
+ * multiples of its elements' size, is copied as ever.
+ *
+ * A file that somebody cuts short while it is mapped ends a process that reads behind its new end,
+ * by SIGBUS: no check can help that. So its size is looked at once more before it is mapped. */
+#include "archive/archive.h"
+#include "run/run.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+struct archive_map {
+    heap *heap;
+    uint8_t *at;
+    size_t size;
+    int64_t users; /* the archive, and each tensor */
+};
+
+void archive_unmap(void *of) {
+    archive_map *m = of;
+    if (--m->users) return;
+    munmap(m->at, m->size);
+    heap_free(m->heap, m, sizeof *m);
+}
+
+static archive_map *map_of(archive *f) {
+    struct stat now;
+    if (f->map) return f->map;
+    if (fstat(f->fd, &now) || now.st_size < 0 || (uint64_t)now.st_size < f->size)
+        archive_bad(f, f->size, "the file changes while it is read");
+    archive_map *m = heap_alloc(&f->ctx->heap, sizeof *m);
+    void *at = mmap(NULL, (size_t)f->size, PROT_READ, MAP_PRIVATE, f->fd, 0);
+    if (at == MAP_FAILED) {
+        int why = errno;
+        heap_free(&f->ctx->heap, m, sizeof *m);
+        raise_error(f->ctx, QN_EIO, "%s: cannot map it: %s", f->path, strerror(why));
+    }
+    *m = (archive_map){&f->ctx->heap, at, (size_t)f->size, 1};
+    return f->map = m;
+}
+
+bool archive_lies(const archive *f, const archive_entry *e) {
+    size_t width = e->quant ? 1 : qn_dtype_size((qn_dtype)e->dtype);
+    return f->mapped && f->kind->in_file && e->bytes && !e->strides && !e->swapped && !e->flipped &&
+           e->dtype != QN_BOOL && !dtype_is_complex(e->dtype) && e->at % width == 0;
+}
+
+typedef struct lying {
+    archive *f;
+    const archive_entry *e;
+    qn_dtype dtype;
+    int64_t shape[QN_MAX_RANK];
+    qn_tensor *made;
+} lying;
+
+static void lie_work(void *arg) {
+    lying *l = arg;
+    archive_map *m = map_of(l->f);
+    qn_lender lender = QN_LENDER(.give_back = archive_unmap, .owner = m);
+    m->users++; /* given back at once where it is copied after all */
+    l->made = qn_borrow(l->f->ctx, l->dtype, l->e->rank, l->shape, m->at + l->e->at, &lender);
+    if (!l->made) m->users--;
+}
+
+/* The entry's bytes as elements of a dtype, along the last axis where these are of blocks. */
+static qn_tensor *lie(archive *f, const archive_entry *e, qn_dtype dtype) {
+    const quant_type *q = quant_find(e->quant);
+    lying l = {.f = f, .e = e, .dtype = dtype};
+    memcpy(l.shape, e->shape, e->rank * sizeof *l.shape);
+    if (q)
+        l.shape[e->rank - 1] =
+            l.shape[e->rank - 1] / q->elements * (q->bytes / (int64_t)qn_dtype_size(dtype));
+    return guarded(f->ctx, lie_work, &l) == QN_OK ? l.made : NULL;
+}
+
+qn_tensor *archive_mapped(archive *f, const archive_entry *e) {
+    return lie(f, e, e->quant ? QN_U8 : (qn_dtype)e->dtype);
+}
+
+qn_tensor *archive_scales(const qn_archive *known, const char *name) {
+    archive *f = object_of(known, HANDLE_ARCHIVE, "archive_blocks");
+    const archive_entry *e = f ? archive_find(f, name) : NULL;
+    const quant_type *q = e ? quant_find(e->quant) : NULL;
+    if (!q || !quant_whole(e->quant) || q->bytes % 2 || e->at % 2 || !archive_lies(f, e))
+        return NULL;
+    if (!f->ctx->run->dev->host_memory) return NULL;
+    qn_tensor *halves = lie(f, e, QN_F16);
+    int last = e->rank - 1;
+    halves = qn_unflatten(halves, last, 2, (const int64_t[]){-1, q->bytes / 2});
+    return qn_select(halves, last + 1, 0);
+}
