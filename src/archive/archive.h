@@ -90,9 +90,8 @@ uint64_t archive_bytes(const archive *f, uint64_t at, const archive_entry *e);
 bool archive_lies(const archive *f, const archive_entry *e);   /* may e? */
 qn_tensor *archive_mapped(archive *f, const archive_entry *e); /* blocks as u8; NULL: reported */
 void archive_unmap(void *map);                                 /* one user less */
-/* Scales of blocks, f16 [.., n], as quant_scales gives them, where they lie in the file; a kernel
- * reads them there without putting them together of bytes. NULL: they do not lie there. */
-qn_tensor *archive_scales(const qn_archive *known, const char *name);
+/* The bytes of blocks that lie in the file as f16, for quant_half_scales. NULL: they do not. */
+qn_tensor *archive_halves(const qn_archive *known, const char *name);
 
 /* ---- source.c: numbers from a part of the file, in order ------------------------------------- */
 

@@ -84,15 +84,10 @@ qn_tensor *archive_mapped(archive *f, const archive_entry *e) {
     return lie(f, e, e->quant ? QN_U8 : (qn_dtype)e->dtype);
 }
 
-qn_tensor *archive_scales(const qn_archive *known, const char *name) {
+qn_tensor *archive_halves(const qn_archive *known, const char *name) {
     archive *f = object_of(known, HANDLE_ARCHIVE, "archive_blocks");
     const archive_entry *e = f ? archive_find(f, name) : NULL;
     const quant_type *q = e ? quant_find(e->quant) : NULL;
-    if (!q || !quant_whole(e->quant) || q->bytes % 2 || e->at % 2 || !archive_lies(f, e))
-        return NULL;
-    if (!f->ctx->run->dev->host_memory) return NULL;
-    qn_tensor *halves = lie(f, e, QN_F16);
-    int last = e->rank - 1;
-    halves = qn_unflatten(halves, last, 2, (const int64_t[]){-1, q->bytes / 2});
-    return qn_select(halves, last + 1, 0);
+    bool lies = q && q->bytes % 2 == 0 && e->at % 2 == 0 && archive_lies(f, e);
+    return lies && f->ctx->run->dev->host_memory ? lie(f, e, QN_F16) : NULL;
 }

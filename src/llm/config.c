@@ -264,6 +264,35 @@ static void heads_find(const llm_source *s, llm_config *c) {
         llm_bad(s, "%g numbers of a head of %g are rotated", c->rotated, c->head);
 }
 
+/* Mixtures of experts; a GGUF file's llama is one where it says how many there are. */
+static void experts_find(const llm_source *s, llm_config *c) {
+    for (size_t i = 0; !s->json && c->experts > 0 && i < COUNT_OF(archs); i++)
+        if (!strcmp(archs[i].gguf, c->arch->gguf) && archs[i].flags & ARCH_EXPERTS)
+            c->arch = &archs[i];
+    if (!(c->arch->flags & ARCH_EXPERTS)) {
+        if (!s->json && c->experts > 0) llm_bad(s, "%s has no experts here", c->arch->gguf);
+        return;
+    }
+    if (isnan(c->chosen_count) || c->experts < 1 || c->chosen_count > c->experts)
+        llm_bad(s, "%g of %g experts are chosen", c->chosen_count, c->experts);
+    const json *dense = s->json ? member(s->json, "mlp_only_layers") : NULL;
+    if (c->expert_step > 1 || (dense && dense->count))
+        llm_bad(s, "layers without experts between those with them are not there");
+    const char *key = arena_printf(s->a, "%s.expert_gating_func", c->arch->gguf);
+    if (!s->json && qn_archive_meta_int(s->archive, key, 0) > 1)
+        llm_bad(s, "metadata \"%s\" is %lld, and a softmax, 1, is all there is", key,
+                (long long)qn_archive_meta_int(s->archive, key, 0));
+    const json *norm = s->json ? member(s->json, "norm_topk_prob") : NULL;
+    bool plain = s->json && c->arch->flags & ARCH_PLAIN_EXPERTS;
+    c->shared = plain ? norm && norm->kind == JSON_TRUE : true;
+    c->chosen = (int64_t)c->chosen_count;
+    c->size[DIM_EXPERTS] = (int64_t)c->experts;
+    if (isnan(c->expert_inner)) c->expert_inner = c->inner;
+    if (isnan(c->expert_inner)) llm_bad(s, "the size of its experts is missing");
+    c->size[DIM_EXPERT] = (int64_t)c->expert_inner;
+    c->inner = c->expert_inner;
+}
+
 static void sizes_find(const llm_source *s, llm_config *c) {
     int64_t head = (int64_t)c->head, *size = c->size;
     if (isnan(c->inner) && !(c->arch->flags & ARCH_PLACES))
@@ -348,6 +377,7 @@ void config_read(const llm_source *given, llm_config *c) {
     if (s.json) check_members(&s, given->json);
     c->layers = (int64_t)c->layer_count;
     heads_find(&s, c);
+    experts_find(&s, c);
     sizes_find(&s, c);
     scaling_read(&s, c);
     windows_read(&s, c);

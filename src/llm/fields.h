@@ -31,4 +31,8 @@ REAL(low, NULL, "low_freq_factor", NULL, 1e-6, 1e6, 1)
 REAL(high, NULL, "high_freq_factor", NULL, 1e-6, 1e6, 4)
 REAL(fast, "rope.scaling.yarn_beta_fast", "beta_fast", NULL, 1e-6, 1e6, 32)
 REAL(slow, "rope.scaling.yarn_beta_slow", "beta_slow", NULL, 1e-6, 1e6, 1)
+WHOLE(experts, "expert_count", "num_local_experts", "num_experts", 0, 1 << 12, 0)
+WHOLE(chosen_count, "expert_used_count", "num_experts_per_tok", NULL, 1, 1 << 12, NONE)
+WHOLE(expert_inner, "expert_feed_forward_length", "moe_intermediate_size", NULL, 1, 1 << 24, NONE)
+WHOLE(expert_step, NULL, "decoder_sparse_step", NULL, 1, 1 << 20, 1)
 #undef NONE

@@ -88,7 +88,8 @@ typedef struct pass {
 
 /* As f32 [rows, columns], whatever it is in the file; the kernel that reads it does that. */
 static qn_tensor *unpacked(const llm_weight *w) {
-    if (w->scales) return quant_by_scales(w->t, w->scales, w->quant);
+    qn_tensor *scales = w->halves ? quant_half_scales(w->scales, w->quant) : w->scales;
+    if (scales) return quant_by_scales(w->t, scales, w->quant);
     return w->quant ? qn_dequantize(w->t, (qn_quant)w->quant) : qn_cast(w->t, QN_F32);
 }
 
@@ -178,9 +179,50 @@ static qn_tensor *attention(const pass *p, qn_tensor *x, int layer) {
     return linear(p, y, SLOT_OUT, SLOT_OUT_BIAS);
 }
 
+/* The matrices of the experts `ids`, f32 [ids' axes.., rows, columns]. The gather is an index of
+ * the product, so no others are read. */
+static qn_tensor *chosen(const pass *p, int slot, qn_tensor *ids) {
+    const llm_weight *w = &p->w[slot - SLOT_FIRST];
+    llm_weight own = {.t = qn_take(w->t, ids, 0), .quant = w->quant, .halves = w->halves};
+    if (w->scales) own.scales = qn_take(w->scales, ids, 0);
+    return unpacked(&own);
+}
+
+/* x [n, k or 1, columns] by the matrices of each token's own experts. */
+static qn_tensor *by_chosen(const pass *p, qn_tensor *x, int slot, qn_tensor *ids) {
+    return qn_sum(qn_mul(chosen(p, slot, ids), qn_unsqueeze(x, 2)), 3, false);
+}
+
+/* Of one token: products of matrices, as any other. */
+static qn_tensor *expert(const pass *p, qn_tensor *x, qn_tensor *id) {
+    qn_tensor *gate = qn_matmul(x, qn_transpose(chosen(p, SLOT_GATES, id), 0, 1));
+    qn_tensor *up = qn_matmul(x, qn_transpose(chosen(p, SLOT_UPS, id), 0, 1));
+    return qn_matmul(qn_mul(qn_silu(gate), up), qn_transpose(chosen(p, SLOT_DOWNS, id), 0, 1));
+}
+
+/* A mixture: each token's inner layers are those that the router gives the largest shares. */
+static qn_tensor *experts(const pass *p, qn_tensor *x) {
+    const llm_config *c = &p->m->config;
+    qn_tensor *share = NULL, *ids = NULL, *sum = NULL, *logits = linear(p, x, SLOT_ROUTER, 0);
+    if (qn_topk(qn_softmax(logits, 1), c->chosen, 1, true, &share, &ids)) return NULL;
+    if (c->shared) share = qn_div(share, qn_sum(share, 1, true));
+    for (int64_t i = 0; p->n == 1 && i < c->chosen; i++) {
+        qn_tensor *own = qn_select(qn_select(ids, 0, 0), 0, i);
+        qn_tensor *y = qn_mul(expert(p, x, own), qn_slice(share, 1, i, i + 1, 1));
+        sum = sum ? qn_add(sum, y) : y;
+    }
+    if (p->n == 1) return sum;
+    x = qn_unsqueeze(x, 1);
+    qn_tensor *y =
+        qn_mul(qn_silu(by_chosen(p, x, SLOT_GATES, ids)), by_chosen(p, x, SLOT_UPS, ids));
+    y = by_chosen(p, y, SLOT_DOWNS, ids);
+    return qn_sum(qn_mul(y, qn_unsqueeze(share, 2)), 1, false);
+}
+
 static qn_tensor *inner(const pass *p, qn_tensor *x) {
     const llm_config *c = &p->m->config;
     uint32_t flags = c->arch->flags;
+    if (flags & ARCH_EXPERTS) return experts(p, x);
     int64_t size = c->size[DIM_INNER];
     qn_tensor *up, *gate = NULL;
     if (flags & ARCH_ONE_UP) {

@@ -272,8 +272,10 @@ void llm_feed(llm *m, int64_t n, const int32_t *ids) {
     if (n > m->context - m->now->held)
         raise_error(m->ctx, QN_ERANGE, "llm: %lld tokens behind %lld do not fit a context of %lld",
                     (long long)n, (long long)m->now->held, (long long)m->context);
+    /* Tokens of a chunk share no experts: one after the other their products are of matrices. */
+    int64_t chunk = m->config.arch->flags & ARCH_EXPERTS ? 1 : m->chunk;
     for (int64_t i = 0, some; i < n; i += some) {
-        some = n - i < m->chunk ? n - i : m->chunk;
+        some = n - i < chunk ? n - i : chunk;
         chunk_run(m, GRAPH_CHUNK, some, ids + i, m->logits,
                   (size_t)m->config.size[DIM_VOCABULARY] * sizeof *m->logits);
         memcpy(m->now->token + m->now->held, ids + i, (size_t)some * sizeof *ids);

@@ -30,8 +30,12 @@ enum {
     ARCH_PAIRS = 1024,      /* GGUF files hold rows of q and k in an order for pairs side by side */
     ARCH_TWO_THETAS = 2048, /* windows have rotations of their own */
     ARCH_ASKS = 4096,       /* windows only where use_sliding_window says so, of later layers */
+    ARCH_EXPERTS = 8192,    /* inner layers are many, of which a router chooses a few */
+    ARCH_PLAIN_EXPERTS =
+        16384, /* their shares are of all in a config.json, without norm_topk_prob */
     ARCH_GEMMA = ARCH_GATED | ARCH_GELU | ARCH_POST_NORM | ARCH_SCALED | ARCH_PLUS,
     OPTIONAL = 1 << 20, /* in slots.h */
+    STACKED = 1 << 21,  /* one for each expert, along one more axis or by # in its name */
 };
 typedef enum llm_scheme { SCHEME_GGUF, SCHEME_LLAMA, SCHEME_GEMMA, SCHEME_GPT2 } llm_scheme;
 typedef struct llm_arch {
@@ -59,6 +63,8 @@ enum llm_size {
     DIM_THREE, /* queries, keys and values */
     DIM_INNER,
     DIM_TWICE,
+    DIM_EXPERTS,
+    DIM_EXPERT, /* the inner size of one */
     DIMS
 };
 
@@ -75,6 +81,8 @@ typedef struct llm_config {
     llm_scaling scaling;
     double scale; /* of the scores */
     bool windowed[LLM_LAYERS_MOST];
+    int64_t chosen;  /* experts of a token */
+    bool shared;     /* their shares are divided by their sum */
     bool untied;     /* the output's matrix is not the embeddings */
     int32_t end[32]; /* tokens that end a text, as far as the configuration says */
     int ends;
@@ -107,6 +115,7 @@ enum llm_slot {
 typedef struct llm_weight {
     qn_tensor *t;      /* NULL: there is none */
     qn_tensor *scales; /* of blocks, beside them; NULL: they are not needed */
+    bool halves;       /* they stand in the blocks, and `scales` is all of these as f16 */
     uint8_t quant;
 } llm_weight;
 

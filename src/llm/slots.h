@@ -1,7 +1,9 @@
 /* slots.h - weights of language models: X(SLOT, name in GGUF files, in safetensors of Llama's kind,
  * of Gemma's, of GPT-2's, rows, columns, flags of architectures that have it, that have it not).
  *
- * Rows and columns are sizes of llm_config. OPTIONAL in place of the flags: where the file has it.
+ * Rows and columns are sizes of llm_config; one of STACKED has as many such matrices as there are
+ * experts: one tensor of three axes in GGUF, else one each, whose number is put for #. A | is
+ * between names of which a file has one. OPTIONAL in place of the flags: where the file has it.
  * What stands before a name, "blk.3." or "model.layers.3.", follows from the place in the list. */
 X(EMBED, "token_embd.weight", "embed_tokens.weight", "embed_tokens.weight", "wte.weight",
   VOCABULARY, WIDTH, 0, 0)
@@ -42,13 +44,23 @@ X(FFN_NORM, "ffn_norm.weight", "post_attention_layernorm.weight",
   "pre_feedforward_layernorm.weight", "ln_2.weight", WIDTH, ONE, 0, 0)
 X(FFN_NORM_BIAS, "ffn_norm.bias", NULL, NULL, "ln_2.bias", WIDTH, ONE, OPTIONAL, 0)
 X(GATE, "ffn_gate.weight", "mlp.gate_proj.weight", "mlp.gate_proj.weight", NULL, INNER, WIDTH,
-  ARCH_GATED, ARCH_ONE_UP)
+  ARCH_GATED, ARCH_ONE_UP | ARCH_EXPERTS)
 X(UP, "ffn_up.weight", "mlp.up_proj.weight", "mlp.up_proj.weight", "mlp.c_fc.weight", INNER, WIDTH,
-  0, ARCH_ONE_UP)
+  0, ARCH_ONE_UP | ARCH_EXPERTS)
 X(UP_BIAS, "ffn_up.bias", NULL, NULL, "mlp.c_fc.bias", INNER, ONE, OPTIONAL, 0)
 X(GATE_UP, "ffn_up.weight", "mlp.gate_up_proj.weight", NULL, NULL, TWICE, WIDTH, ARCH_ONE_UP, 0)
 X(DOWN, "ffn_down.weight", "mlp.down_proj.weight", "mlp.down_proj.weight", "mlp.c_proj.weight",
-  WIDTH, INNER, 0, 0)
+  WIDTH, INNER, 0, ARCH_EXPERTS)
 X(DOWN_BIAS, "ffn_down.bias", NULL, NULL, "mlp.c_proj.bias", WIDTH, ONE, OPTIONAL, 0)
 X(POST_FFN, "post_ffw_norm.weight", NULL, "post_feedforward_layernorm.weight", NULL, WIDTH, ONE,
   ARCH_POST_NORM, 0)
+X(ROUTER, "ffn_gate_inp.weight", "mlp.gate.weight|block_sparse_moe.gate.weight", NULL, NULL,
+  EXPERTS, WIDTH, ARCH_EXPERTS, 0)
+X(GATES, "ffn_gate_exps.weight",
+  "mlp.experts.#.gate_proj.weight|block_sparse_moe.experts.#.w1.weight", NULL, NULL, EXPERT, WIDTH,
+  ARCH_EXPERTS | STACKED, 0)
+X(UPS, "ffn_up_exps.weight", "mlp.experts.#.up_proj.weight|block_sparse_moe.experts.#.w3.weight",
+  NULL, NULL, EXPERT, WIDTH, ARCH_EXPERTS | STACKED, 0)
+X(DOWNS, "ffn_down_exps.weight",
+  "mlp.experts.#.down_proj.weight|block_sparse_moe.experts.#.w2.weight", NULL, NULL, WIDTH, EXPERT,
+  ARCH_EXPERTS | STACKED, 0)

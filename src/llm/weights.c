@@ -63,15 +63,28 @@ static const char *layers_of(const reader *r) {
     return r->scheme == SCHEME_GGUF ? "blk" : r->scheme == SCHEME_GPT2 ? "h" : "layers";
 }
 
+/* Where the number of an expert is a part of the name; of those without it the name. */
+static const char *numbered(const reader *r, const char *name, int64_t i) {
+    const char *hash = strchr(name, '#');
+    if (!hash) return name;
+    return arena_printf(r->s->a, "%.*s%lld%s", (int)(hash - name), name, (long long)i, hash + 1);
+}
+
 static const char *name_of(const reader *r, int slot, int layer) {
-    const char *name = slots[slot].name[r->scheme];
+    const char *name = slots[slot].name[r->scheme], *next;
     if (!name) return NULL;
     if (name[0] == '/') { /* beside what the prefix names */
         const char *own = arena_printf(r->s->a, "language_model.%s", name + 1);
         return find(r, own) ? own : name + 1;
     }
     if (layer < 0) return arena_printf(r->s->a, "%s%s", r->prefix, name);
-    return arena_printf(r->s->a, "%s%s.%d.%s", r->prefix, layers_of(r), layer, name);
+    for (;; name = next + 1) { /* the last one is called missing */
+        next = strchr(name, '|');
+        int n = next ? (int)(next - name) : (int)strlen(name);
+        const char *own =
+            arena_printf(r->s->a, "%s%s.%d.%.*s", r->prefix, layers_of(r), layer, n, name);
+        if (!next || find(r, numbered(r, own, 0))) return own;
+    }
 }
 
 /* ---- one tensor ------------------------------------------------------------------------------ */
@@ -91,17 +104,51 @@ static void check(const reader *r, int slot, const char *name, const qn_archive_
     const int64_t *size = r->m->config.size;
     bool matrix = row->columns != DIM_ONE;
     bool turned = matrix && r->m->turned && slot >= SLOT_FIRST;
-    const int64_t want[2] = {size[turned ? row->columns : row->rows],
-                             size[turned ? row->rows : row->columns]};
-    if (info->rank != 1 + matrix || info->shape[0] != want[0] ||
-        (matrix && info->shape[1] != want[1]))
+    int lead = row->with & STACKED && r->m->gguf, rank = lead + 1 + matrix;
+    int64_t want[3] = {size[DIM_EXPERTS]};
+    want[lead] = size[turned ? row->columns : row->rows];
+    want[lead + 1] = size[turned ? row->rows : row->columns];
+    bool same = info->rank == rank;
+    for (int i = 0; same && i < rank; i++) same = info->shape[i] == want[i];
+    if (!same)
         llm_bad(r->s, "tensor \"%.100s\" is %s, where the model's sizes ask for %s", name,
-                text_of_shape(r, info->rank, info->shape), text_of_shape(r, 1 + matrix, want));
+                text_of_shape(r, info->rank, info->shape), text_of_shape(r, rank, want));
     if (!info->quant && !dtype_is_float((int)info->dtype))
         llm_bad(r->s, "tensor \"%.100s\" is %s, not a float", name, qn_dtype_name(info->dtype));
     if (!info->quant && qn_dtype_size(info->dtype) < 2) /* their scales are apart */
         llm_bad(r->s, "tensor \"%.100s\" is %s; floats of 16 bits or more are read", name,
                 qn_dtype_name(info->dtype));
+}
+
+/* What is known of a tensor that is there, which is counted. */
+static void look_at(reader *r, int slot, named *found, qn_archive_info *info) {
+    llm *m = r->m;
+    found->taken = true;
+    *info = (qn_archive_info){0};
+    if (qn_archive_get_info(r->s->archive, found->i, info, sizeof *info))
+        heap_unwind(&m->ctx->heap);
+    if (slot == SLOT_EMBED && !m->config.size[DIM_VOCABULARY] && info->rank == 2)
+        m->config.size[DIM_VOCABULARY] = info->shape[0];
+    check(r, slot, found->name, info);
+    uint64_t n = 1;
+    for (int d = 0; d < info->rank; d++) n *= (uint64_t)info->shape[d];
+    m->parameters += n;
+    m->bytes += info->bytes;
+}
+
+/* Matrices that lie apart in the file, as one: a copy of them. */
+static qn_tensor *gathered(reader *r, int slot, const char *name, qn_archive_info *info) {
+    int64_t n = r->m->config.size[DIM_EXPERTS];
+    qn_tensor **part = arena_alloc(r->s->a, (size_t)n * sizeof(qn_tensor *)), *t;
+    for (int64_t i = 0; i < n; i++) {
+        const char *own = numbered(r, name, i);
+        named *found = find(r, own);
+        if (!found) llm_bad(r->s, "tensor \"%.100s\" is missing", own);
+        look_at(r, slot, found, info);
+        part[i] = qn_archive_tensor(r->s->archive, own);
+    }
+    t = qn_stack((int)n, part, 0);
+    return t && qn_realize(1, &t) == QN_OK ? t : NULL;
 }
 
 static qn_tensor *as_vector(const reader *r, int slot, qn_tensor *t) {
@@ -113,50 +160,47 @@ static qn_tensor *as_vector(const reader *r, int slot, qn_tensor *t) {
     return t && qn_realize(1, &t) == QN_OK ? t : NULL;
 }
 
+/* Of blocks that lie in the file the same memory as f16, else a tensor of its own. */
+static bool scales_read(const reader *r, const char *name, llm_weight *w) {
+    qn_tensor *t = archive_halves(r->s->archive, name);
+    if (!t && qn_error_code(r->m->ctx)) return false;
+    w->halves = t != NULL;
+    if (!t && (t = quant_scales(w->t, w->quant)) && qn_realize(1, &t)) t = NULL;
+    if (t) w->scales = qn_keep(t);
+    return t != NULL;
+}
+
 static void read_slot(reader *r, int slot, int layer) {
     llm *m = r->m;
     const slot_row *row = &slots[slot];
     uint32_t flags = m->config.arch->flags;
     const char *name = name_of(r, slot, layer);
-    bool wanted =
-        row->with != OPTIONAL && (flags & row->with) == row->with && !(flags & row->without);
-    named *found = name && (wanted || row->with == OPTIONAL) ? find(r, name) : NULL;
+    uint32_t with = row->with & ~(uint32_t)STACKED;
+    bool wanted = with != OPTIONAL && (flags & with) == with && !(flags & row->without);
+    named *found = name && (wanted || with == OPTIONAL) ? find(r, numbered(r, name, 0)) : NULL;
     if (wanted && !found)
-        llm_bad(r->s, "tensor \"%.100s\" is missing", name ? name : slots[slot].name[0]);
+        llm_bad(r->s, "tensor \"%.100s\" is missing",
+                name ? numbered(r, name, 0) : slots[slot].name[0]);
     if (slot == SLOT_OUTPUT && !found && m->config.untied)
         llm_bad(r->s, "tensor \"%.100s\" is missing, and the embeddings are not tied to it", name);
     if (!found) return;
-    found->taken = true;
-    qn_archive_info info = {0};
-    if (qn_archive_get_info(r->s->archive, found->i, &info, sizeof info))
-        heap_unwind(&m->ctx->heap);
-    if (slot == SLOT_EMBED && !m->config.size[DIM_VOCABULARY] && info.rank == 2)
-        m->config.size[DIM_VOCABULARY] = info.shape[0];
-    check(r, slot, name, &info);
+    qn_archive_info info;
     llm_weight *w = layer < 0 ? &m->whole[slot] : &m->layer[layer][slot - SLOT_FIRST];
-    bool vector = row->columns == DIM_ONE;
+    bool vector = row->columns == DIM_ONE, apart = strchr(name, '#') != NULL;
     qn_scope scope = qn_scope_begin(m->ctx);
-    qn_tensor *t = info.quant && !vector ? qn_archive_blocks(r->s->archive, name)
-                                         : qn_archive_tensor(r->s->archive, name);
+    if (!apart) look_at(r, slot, found, &info);
+    qn_tensor *t = apart                   ? gathered(r, slot, name, &info)
+                   : info.quant && !vector ? qn_archive_blocks(r->s->archive, name)
+                                           : qn_archive_tensor(r->s->archive, name);
     if (vector && t) t = as_vector(r, slot, t);
     if (t) {
         qn_set_name(t, name);
         w->t = qn_keep(t);
     }
     w->quant = (uint8_t)(vector ? 0 : info.quant);
-    if (t && quant_whole(w->quant)) {
-        qn_tensor *lie = archive_scales(r->s->archive, name);
-        if (!lie && qn_error_code(m->ctx)) heap_unwind(&m->ctx->heap);
-        if (!lie && (lie = quant_scales(t, w->quant)) && qn_realize(1, &lie)) lie = NULL;
-        t = lie;
-        w->scales = t ? qn_keep(t) : NULL;
-    }
+    if (t && quant_whole(w->quant) && !scales_read(r, name, w)) t = NULL;
     qn_scope_end(m->ctx, scope);
     if (!t) heap_unwind(&m->ctx->heap);
-    uint64_t n = 1;
-    for (int d = 0; d < info.rank; d++) n *= (uint64_t)info.shape[d];
-    m->parameters += n;
-    m->bytes += info.bytes;
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */

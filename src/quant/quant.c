@@ -76,6 +76,12 @@ qn_tensor *quant_scales(qn_tensor *blocks, int type) {
     return by_rows(blocks, quant_find(type)->bytes, 1, scales_read);
 }
 
+qn_tensor *quant_half_scales(qn_tensor *halves, int type) {
+    int last = halves ? func_rank(halves) - 1 : 0;
+    int64_t each = quant_find(type)->bytes / 2;
+    return qn_select(qn_unflatten(halves, last, 2, (const int64_t[]){-1, each}), last + 1, 0);
+}
+
 qn_tensor *quant_by_scales(qn_tensor *blocks, qn_tensor *scales, int type) {
     const quant_type *t = quant_find(type);
     qn_tensor *whole = quant_float(by_rows(blocks, t->bytes, t->elements, quant_whole(type)));

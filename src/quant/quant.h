@@ -67,6 +67,8 @@ const quant_type *quant_find(int type); /* NULL: no such */
 /* The scales of blocks of u8 [.., n * bytes], f16 [.., n], for who keeps them beside the blocks: a
  * kernel that reads them there need not put them together of bytes. Of types with quant_whole. */
 qn_tensor *quant_scales(qn_tensor *blocks, int type);
+/* The same of the blocks' bytes as f16 [.., n * bytes / 2]: a look at them, nothing is copied. */
+qn_tensor *quant_half_scales(qn_tensor *halves, int type);
 /* qn_dequantize by these scales, to the bit. */
 qn_tensor *quant_by_scales(qn_tensor *blocks, qn_tensor *scales, int type);
 

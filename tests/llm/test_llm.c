@@ -72,6 +72,34 @@ static void blocks_are_their_values(void) {
     logits_are_those_of_plain_loops(false, &(tiny_change){.type = 8}, false, 2e-5);
 }
 
+/* A token by products of the experts' matrices, a chunk by all of its tokens' own. */
+static void mixtures_are_what_plain_loops_make_of_them(void) {
+    logits_are_those_of_plain_loops(false, &(tiny_change){.experts = true}, false, 2e-5);
+    logits_are_those_of_plain_loops(false, &(tiny_change){.experts = true, .type = 8}, false, 2e-5);
+}
+
+static void more_experts_than_there_are_is_refused(void) {
+    tiny t;
+    qn_ctx *qn = qn_open(NULL);
+    const tiny_change more = {.experts = true, .chosen = T_EXPERTS + 1};
+    CHECK(!open_tiny(qn, &t, false, &more, NULL));
+    CHECK(strstr(qn_error(qn), "6 of 5 experts are chosen") != NULL);
+    tiny_free(&t);
+    qn_clear_error(qn);
+    const tiny_change less = {
+        .experts = true, .tensor = "blk.1.ffn_up_exps.weight", .more_rows = -1};
+    CHECK(!open_tiny(qn, &t, false, &less, NULL));
+    CHECK(strstr(qn_error(qn), "blk.1.ffn_up_exps.weight\" is [5, 63, 32]") != NULL);
+    tiny_free(&t);
+    qn_clear_error(qn);
+    const tiny_change none = {
+        .experts = true, .tensor = "blk.2.ffn_gate_inp.weight", .left_out = true};
+    CHECK(!open_tiny(qn, &t, false, &none, NULL));
+    CHECK(strstr(qn_error(qn), "blk.2.ffn_gate_inp.weight\" is missing") != NULL);
+    tiny_free(&t);
+    qn_close(qn);
+}
+
 static void half_a_cache_is_near(void) {
     logits_are_those_of_plain_loops(false, NULL, true, 2e-2);
 }
@@ -492,6 +520,8 @@ int main(int argc, char **argv) {
     RUN(a_llama_is_what_plain_loops_make_of_it);
     RUN(a_gemma_is_what_plain_loops_make_of_it);
     RUN(blocks_are_their_values);
+    RUN(mixtures_are_what_plain_loops_make_of_them);
+    RUN(more_experts_than_there_are_is_refused);
     RUN(half_a_cache_is_near);
     RUN(positions_are_scaled_without_a_kind);
     RUN(nothing_is_compiled_after_the_first_texts);

@@ -12,6 +12,7 @@
 
 enum { T_VOCABULARY = 260, T_WIDTH = 32, T_LAYERS = 3, T_HEADS = 4, T_SHARED = 2, T_HEAD = 8 };
 enum { T_INNER = 64, T_WINDOW = 6, T_QUERIES = T_HEADS * T_HEAD, T_KEYS = T_SHARED * T_HEAD };
+enum { T_EXPERTS = 5, T_CHOSEN = 2 };
 enum { T_TRAINED = 128, T_MOST = 64 };
 
 typedef struct tiny_matrix {
@@ -32,6 +33,7 @@ enum tiny_place {
     T_UP,
     T_DOWN,
     T_POST_FFN,
+    T_ROUTER,
     T_PARTS,
     T_ENDS = 3,
     T_ALL = T_ENDS + T_LAYERS * T_PARTS
@@ -40,6 +42,7 @@ enum tiny_place {
 /* gemma: as Gemma 2 of safetensors, else as Llama of a GGUF file. */
 typedef struct tiny {
     bool gemma, narrow;   /* narrow: matrices of f8, of safetensors */
+    bool experts;         /* inner layers are mixtures: matrices one below the other */
     double slower;        /* positions are divided by it; 0: they are not */
     tiny_matrix m[T_ALL]; /* embed, norm, output (not of gemma), then layer by layer */
 } tiny;
@@ -75,6 +78,7 @@ static inline void tiny_make(tiny *t, bool gemma, uint64_t seed) {
         {T_INNER, T_WIDTH, "ffn_up", "mlp.up_proj"},
         {T_WIDTH, T_INNER, "ffn_down", "mlp.down_proj"},
         {T_WIDTH, 0, NULL, "post_feedforward_layernorm"},
+        {T_EXPERTS, T_WIDTH, NULL, NULL},
     };
     memset(t, 0, sizeof *t);
     t->gemma = gemma;
@@ -92,6 +96,26 @@ static inline void tiny_make(tiny *t, bool gemma, uint64_t seed) {
             tiny_set(m, part[p].rows, part[p].columns, &seed);
             snprintf(m->name, sizeof m->name,
                      gemma ? "model.layers.%d.%s.weight" : "blk.%d.%s.weight", l, name);
+        }
+}
+
+/* The same with mixtures in place of inner layers. */
+static inline void tiny_mix(tiny *t) {
+    static const struct {
+        int part, rows, columns;
+        const char *name;
+    } rows[] = {{T_GATE, T_EXPERTS * T_INNER, T_WIDTH, "gate_exps"},
+                {T_UP, T_EXPERTS * T_INNER, T_WIDTH, "up_exps"},
+                {T_DOWN, T_EXPERTS * T_WIDTH, T_INNER, "down_exps"},
+                {T_ROUTER, T_EXPERTS, T_WIDTH, "gate_inp"}};
+    uint64_t seed = 11;
+    t->experts = true;
+    for (int l = 0; l < T_LAYERS; l++)
+        for (int i = 0; i < 4; i++) {
+            tiny_matrix *m = tiny_part(t, l, rows[i].part);
+            free(m->data);
+            tiny_set(m, rows[i].rows, rows[i].columns, &seed);
+            snprintf(m->name, sizeof m->name, "blk.%d.ffn_%s.weight", l, rows[i].name);
         }
 }
 
@@ -159,10 +183,39 @@ static inline void tiny_add(const tiny *t, const tiny_matrix *post, double *x, d
     for (int i = 0; i < T_WIDTH; i++) x[i] += t->gemma ? z[i] : y[i];
 }
 
+/* y becomes what a layer makes of it, by expert `e`. */
+static inline void tiny_inner(tiny *t, int l, int e, double *y) {
+    double gate[T_INNER], up[T_INNER];
+    tiny_matrix m[3] = {*tiny_part(t, l, T_GATE), *tiny_part(t, l, T_UP), *tiny_part(t, l, T_DOWN)};
+    for (int i = 0; i < 3; i++) {
+        m[i].rows = i < 2 ? T_INNER : T_WIDTH;
+        m[i].data += e * m[i].rows * m[i].columns;
+    }
+    tiny_times(&m[0], y, gate);
+    tiny_times(&m[1], y, up);
+    for (int i = 0; i < T_INNER; i++) gate[i] = tiny_gate(t, gate[i]) * up[i];
+    tiny_times(&m[2], gate, y);
+}
+
+static inline void tiny_mixture(tiny *t, int l, double *y) {
+    double share[T_EXPERTS], sum = 0, all[T_WIDTH] = {0}, own[T_WIDTH];
+    tiny_times(tiny_part(t, l, T_ROUTER), y, share);
+    for (int e = 0; e < T_EXPERTS; e++) {
+        int before = 0; /* that have more */
+        for (int k = 0; k < T_EXPERTS; k++) before += share[k] > share[e];
+        if (before >= T_CHOSEN) continue;
+        memcpy(own, y, sizeof own);
+        tiny_inner(t, l, e, own);
+        sum += exp(share[e]);
+        for (int i = 0; i < T_WIDTH; i++) all[i] += exp(share[e]) * own[i];
+    }
+    for (int i = 0; i < T_WIDTH; i++) y[i] = all[i] / sum;
+}
+
 /* hidden: the last norm's output of each token, [n][T_WIDTH]. */
 static inline void tiny_hidden(tiny *t, int n, const int32_t *ids, double (*hidden)[T_WIDTH]) {
     static double x[T_MOST][T_WIDTH], k[T_MOST][T_KEYS], v[T_MOST][T_KEYS];
-    double y[T_WIDTH], q[T_QUERIES], all[T_QUERIES], gate[T_INNER], up[T_INNER];
+    double y[T_WIDTH], q[T_QUERIES], all[T_QUERIES];
     for (int j = 0; j < n; j++)
         for (int i = 0; i < T_WIDTH; i++)
             x[j][i] = (double)t->m[0].data[ids[j] * T_WIDTH + i] * (t->gemma ? sqrt(T_WIDTH) : 1);
@@ -182,10 +235,10 @@ static inline void tiny_hidden(tiny *t, int n, const int32_t *ids, double (*hidd
             tiny_times(tiny_part(t, l, T_OUT), all, y);
             tiny_add(t, tiny_part(t, l, T_POST_ATTN), x[j], y);
             tiny_norm(t, tiny_part(t, l, T_FFN_NORM), x[j], y);
-            tiny_times(tiny_part(t, l, T_GATE), y, gate);
-            tiny_times(tiny_part(t, l, T_UP), y, up);
-            for (int i = 0; i < T_INNER; i++) gate[i] = tiny_gate(t, gate[i]) * up[i];
-            tiny_times(tiny_part(t, l, T_DOWN), gate, y);
+            if (t->experts)
+                tiny_mixture(t, l, y);
+            else
+                tiny_inner(t, l, 0, y);
             tiny_add(t, tiny_part(t, l, T_POST_FFN), x[j], y);
         }
     for (int j = 0; j < n; j++) tiny_norm(t, &t->m[1], x[j], hidden[j]);
@@ -250,6 +303,8 @@ typedef struct tiny_change {
     float value;      /* which is this */
     bool pieces;      /* a vocabulary of SentencePiece's kind, with bytes */
     int fewer;        /* tokens than rows */
+    bool experts;     /* its inner layers are mixtures, */
+    uint32_t chosen;  /* of so many; 0: T_CHOSEN */
 } tiny_change;
 
 /* GPT-2's characters for bytes, or bytes, and four more tokens. */
@@ -323,6 +378,8 @@ static inline void put_metadata(tiny_file *f, const tiny_change *c) {
               "add_generation_prompt }}");
     put_tokens(f, c);
     if (c->real) put_real(f, c->real, c->value);
+    if (c->experts) put_whole(f, "llama.expert_count", T_EXPERTS);
+    if (c->experts) put_whole(f, "llama.expert_used_count", c->chosen ? c->chosen : T_CHOSEN);
 }
 enum { T_PAIRS = 9 + 2 + 3 + 3 };
 
@@ -357,16 +414,18 @@ static inline tiny_file tiny_gguf(tiny *t, const tiny_change *change, qn_ctx *qn
         count += t->m[i].data && !(c->left_out && !strcmp(c->tensor, t->m[i].name));
     put(&f, "GGUF\3\0\0\0", 8);
     put_number(&f, count, 8);
-    put_number(&f, T_PAIRS + (c->real != NULL) + c->pieces, 8);
+    put_number(&f, T_PAIRS + (c->real != NULL) + c->pieces + (c->experts ? 2 : 0), 8);
     put_metadata(&f, c);
     for (int i = 0; i < T_ALL; i++) {
         const tiny_matrix *m = &t->m[i];
         bool mine = c->tensor && !strcmp(c->tensor, m->name);
         if (!m->data || (mine && c->left_out)) continue;
         put_text(&f, m->name);
-        put_number(&f, m->columns ? 2 : 1, 4);
+        int many = strstr(m->name, "_exps") ? T_EXPERTS : 1;
+        put_number(&f, many > 1 ? 3 : m->columns ? 2 : 1, 4);
         if (m->columns) put_number(&f, (uint64_t)m->columns, 8);
-        put_number(&f, (uint64_t)(m->rows + (mine ? c->more_rows : 0)), 8);
+        put_number(&f, (uint64_t)(m->rows / many + (mine ? c->more_rows : 0)), 8);
+        if (many > 1) put_number(&f, (uint64_t)many, 8);
         put_number(&f, m->columns && c->type == 8 ? 8 : 0, 4);
         put_number(&f, offset, 8);
         offset += (tiny_bytes(m, c) + 1024) / 32 * 32; /* room for more rows */
@@ -439,6 +498,7 @@ static inline const char *in_folder(const char *name) {
 static inline qn_llm *open_tiny(qn_ctx *qn, tiny *t, bool gemma, const tiny_change *change,
                                 const qn_llm_options *o) {
     tiny_make(t, gemma, 7);
+    if (change && change->experts) tiny_mix(t);
     const char *path = in_folder(gemma ? "gemma" : "tiny.gguf");
     if (gemma) {
         tiny_folder(t, qn, path, TINY_GEMMA);

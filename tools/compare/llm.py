@@ -43,6 +43,11 @@ FAMILIES = [
     ("mistral-window", None, "MistralConfig", dict(sliding_window=20)),
     ("qwen2", "qwen2", "Qwen2Config", dict()),
     ("qwen3", "qwen3", "Qwen3Config", dict(head_dim=32)),
+    ("mixtral", "llama", "MixtralConfig", dict(num_local_experts=6, num_experts_per_tok=2, sliding_window=None)),
+    ("qwen3-moe", "qwen3moe", "Qwen3MoeConfig", dict(head_dim=32, num_experts=8, num_experts_per_tok=3,
+                                                     moe_intermediate_size=64, norm_topk_prob=True)),
+    ("qwen3-moe-plain", None, "Qwen3MoeConfig", dict(head_dim=32, num_experts=8, num_experts_per_tok=3,
+                                                     moe_intermediate_size=48, norm_topk_prob=False)),
     ("gemma2", "gemma2", "Gemma2Config", dict(head_dim=16, sliding_window=20, num_hidden_layers=4,
                                               query_pre_attn_scalar=16)),
     ("gemma3", "gemma3", "Gemma3TextConfig", dict(head_dim=16, sliding_window=20, num_hidden_layers=7,
@@ -54,7 +59,7 @@ FAMILIES = [
     ("gpt2", "gpt2", "GPT2Config", dict(n_embd=64, n_layer=3, n_head=4, n_positions=512)),
 ]
 BLOCKS = [("llama", "Q8_0"), ("llama", "Q4_0"), ("llama", "F16"), ("llama", "BF16"), ("gemma3", "Q8_0"),
-          ("gpt2", "Q5_1")]
+          ("gpt2", "Q5_1"), ("qwen3-moe", "Q8_0"), ("mixtral", "Q4_0"), ("mixtral", "F16")]
 
 
 def make(kind, changes):
@@ -127,13 +132,33 @@ def paired(w, heads):
     return w.reshape(heads, 2, w.shape[0] // heads // 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
 
 
+EXPERTS = {"gate.weight": "ffn_gate_inp.weight", "experts.gate": "ffn_gate_exps.weight",
+           "experts.up": "ffn_up_exps.weight", "experts.down_proj": "ffn_down_exps.weight"}
+
+
+def apart(weights):
+    """Gates and ups of experts, which are one tensor in a model and two in GGUF."""
+    for name, value in weights.items():
+        if name.endswith("experts.gate_up_proj"):
+            half = value.shape[1] // 2
+            yield name.replace("gate_up_proj", "gate"), value[:, :half]
+            yield name.replace("gate_up_proj", "up"), value[:, half:]
+        else:
+            yield name, value
+
+
 def write_gguf(path, model, arch, dtype):
     config = model.config
     writer = gguf.GGUFWriter(path, arch)
     metadata(writer, config, arch)
+    if getattr(config, "num_local_experts", 0):
+        writer.add_expert_count(config.num_local_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+        if arch == "qwen3moe":
+            writer.add_expert_feed_forward_length(config.moe_intermediate_size)
     names = gguf.get_tensor_name_map(getattr(gguf.MODEL_ARCH, arch.upper()), config.num_hidden_layers)
     used = {}
-    for name, value in model.state_dict().items():
+    for name, value in apart(model.state_dict()):
         if name == "lm_head.weight" and config.tie_word_embeddings or ".attn.bias" in name:
             continue
         w = value.numpy().astype(np.float32)
@@ -145,10 +170,11 @@ def write_gguf(path, model, arch, dtype):
             w = paired(w, config.num_key_value_heads)
         if arch.startswith("gemma") and name.endswith("norm.weight"):
             w = w + 1
-        kind = gguf.GGMLQuantizationType[dtype] if w.ndim == 2 else gguf.GGMLQuantizationType.F32
+        kind = gguf.GGMLQuantizationType[dtype] if w.ndim > 1 else gguf.GGMLQuantizationType.F32
         packed = gguf.quants.quantize(np.ascontiguousarray(w), kind)
         used[name] = gguf.quants.dequantize(packed, kind)
-        new = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        new = EXPERTS.get(name.split(".mlp.")[-1])
+        new = f"blk.{name.split('.')[2]}.{new}" if new else names.get_name(name, try_suffixes=(".weight", ".bias"))
         writer.add_tensor(new, packed, raw_dtype=kind)
     rope = getattr(config, "rope_parameters", None) or {}
     if rope.get("rope_type") == "llama3":
@@ -167,7 +193,7 @@ def rounded(model, arch, dtype):
     kind = gguf.GGMLQuantizationType[dtype]
     with torch.no_grad():
         for name, p in model.named_parameters():
-            if p.dim() != 2:
+            if p.dim() < 2:
                 continue
             w = p.numpy()
             turned = arch == "gpt2" and ".h." in name
@@ -181,7 +207,7 @@ def rounded(model, arch, dtype):
 
 class Options(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("context", ctypes.c_int64), ("chunk", ctypes.c_int64),
-                ("half", ctypes.c_bool)]
+                ("half", ctypes.c_bool), ("copied", ctypes.c_bool)]
 
 
 class Generate(ctypes.Structure):
