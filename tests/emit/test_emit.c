@@ -488,6 +488,51 @@ static void copies_of_words_agree(void) {
             }
 }
 
+/* Lanes in runs, side by side or of one element each, as blocks and their scales are loaded. */
+static void runs_of_lanes_agree(void) {
+    static const char *const type[] = {"f32", "f16", "u8", "i64"};
+    static const char *const from[] = {"v/%d + 5*i",      "v + 3*(v/%d) + i", "2*(v/%d) + i",
+                                       "40 - v + (v/%d)", "v/%d + v/2 + i",   "7*(v/%d) - 6*v + 90",
+                                       "(v + 3)/%d + 2*i"};
+    for (size_t t = 0; t < COUNT_OF(type); t++)
+        for (size_t form = 0; form < COUNT_OF(from); form++)
+            for (int run_ = 2; run_ <= 8; run_ += is_cc ? 5 : 2)
+                for (int lanes = 16; lanes >= 7; lanes -= is_cc ? 9 : 3) {
+                    char at[80], text[500];
+                    snprintf(at, sizeof at, from[form], run_);
+                    snprintf(text, sizeof text,
+                             "kernel \"runs\" {\n arg a0 %s[200] read\n arg a1 %s[48] write\n"
+                             " for i < 3 {\n vec v < min(%d, 40 - 12*i) {\n"
+                             "  a1[v + 16*i] = a0[%s]\n }\n }\n}\n",
+                             type[t], type[t], lanes, at);
+                    run((harness_case){.text = text, .seed = form + 1});
+                }
+}
+
+/* Parts of words that move down, by a number of the loop or of the launch, and what is cleared. */
+static void words_that_are_shifted_agree(void) {
+    static const char *const value[] = {
+        "shr(a0[%d*v + d + i], cast:%s(idx(3*i)))",
+        "and(shr(a0[%d*v + d + 2*(v/4)], cast:%s(mul(cast:i32(idx(i)), i32(4)))), p0)",
+        "xor(shr(a0[%d*v + d], cast:%s(idx(7*i + 1))), p0)",
+        "shr(a0[%d*v + d], cast:%s(idx(i + d)))",
+    };
+    for (int half = 0; half < 2; half++)
+        for (size_t form = 0; form < COUNT_OF(value); form++)
+            for (int lanes = 16; lanes >= 3; lanes -= is_cc ? 14 : 4) {
+                const char *type = half ? "u16" : "u8";
+                int p = half ? 2 : 4;
+                char what[160], text[700];
+                snprintf(what, sizeof what, value[form], p, type);
+                snprintf(text, sizeof text,
+                         "kernel \"words\" {\n arg a0 %s[400] read\n arg a1 %s[%d] write\n"
+                         " param p0 %s\n for i < 3 {\n vec v < %d {\n word d < %d {\n"
+                         "  a1[%d*v + d + %d*i] = %s\n }\n }\n }\n}\n",
+                         type, type, 3 * p * 16, type, lanes, p, p, p * 16, what);
+                run((harness_case){.text = text, .seed = form + 1});
+            }
+}
+
 /* Where the last of several unrolled vectors is cut short, its register is as wide as others. */
 static void registers_of_short_copies_agree(void) {
     static const char *const tail[] = {"min(-5, -16*u) + 21", "min(-1, -16*u) + 17"};
@@ -686,6 +731,8 @@ static void every_test(void) {
     RUN(matmul_with_register_tiles_agrees);
     RUN(registers_read_across_agree);
     RUN(dots_of_words_agree);
+    RUN(runs_of_lanes_agree);
+    RUN(words_that_are_shifted_agree);
     RUN(copies_of_words_agree);
     RUN(registers_of_short_copies_agree);
     RUN(in_place_updates_agree);

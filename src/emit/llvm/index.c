@@ -385,6 +385,28 @@ val llvm_truth(llvm *s, sym a) {
 
 /* ---- addressing ----------------------------------------------------------------------------- */
 
+/* Is it step*v + c*(v / n) of lanes v? Then lanes come in runs of n. */
+static void find_runs(llvm *s, sym rest, llvm_index *out) {
+    sym_linear t = sym_terms(s->syms, rest);
+    int64_t step = 0, more = 0, run = 0;
+    const sym *x;
+    if (t.constant) return;
+    for (int i = 0; i < t.n; i++) {
+        bool divides = !run && sym_kind_of(s->syms, t.term[i]) == SYM_DIV;
+        if (t.term[i] == s->lane_var)
+            step = t.coef[i];
+        else if (divides && sym_operands(s->syms, t.term[i], &x) == 2 && x[0] == s->lane_var &&
+                 sym_is_const(s->syms, x[1], &run))
+            more = t.coef[i];
+        else
+            return;
+    }
+    if (run < 2 || run >= s->lanes || s->lanes % run) return;
+    out->run = (int)run;
+    out->step = step;
+    out->jump = step * run + more;
+}
+
 void llvm_index_of(llvm *s, sym a, llvm_index *out) {
     sym rest;
     scalar_terms(s, llvm_reduced(s, a), out, &rest);
@@ -394,6 +416,7 @@ void llvm_index_of(llvm *s, sym a, llvm_index *out) {
         out->stride = STRIDE_CONSTANT;
     } else {
         out->stride = STRIDE_ANY;
+        find_runs(s, rest, out);
         out->lanes = llvm_sym_lanes(s, rest, llvm_sym_fits(s, rest) ? 32 : 64);
     }
 }

@@ -187,8 +187,9 @@ val llvm_lanes_apart(llvm *s, int parts, const val *part, const int *start, int 
 void llvm_interleave(llvm *s, int n, const val *x, val *out);
 /* Lanes first, .., as many as given: those past the end of x are any. */
 val llvm_part(llvm *s, val x, int first, int lanes);
-val llvm_joined(llvm *s, val x, val y);  /* the lanes of both, one behind the other */
-val llvm_lane(llvm *s, val x, int lane); /* x itself when it is a scalar */
+val llvm_joined(llvm *s, val x, val y);              /* the lanes of both, one behind the other */
+val llvm_repeated(llvm *s, val x, int n, int times); /* each of n lanes so many times */
+val llvm_lane(llvm *s, val x, int lane);             /* x itself when it is a scalar */
 val llvm_gep(llvm *s, val pointer, int64_t size, val index); /* pointer + size*index */
 /* An address or index on its way into the loops up to `level`: what LLVM sees there is a plain
  * value and not a recurrence over all the loops around, whose strength reduction takes longer than
@@ -237,6 +238,8 @@ typedef struct llvm_index {
     llvm_stride stride;        /* how it moves with the lanes */
     int64_t step;              /* STRIDE_CONSTANT: lane i adds step*i */
     val lanes;                 /* STRIDE_ANY: to be added, i32 or i64 lanes */
+    int run;                   /* STRIDE_ANY, not 0: and it is step * (i mod run) .. */
+    int64_t jump;              /* .. + jump * (i / run), of a multiple of run lanes */
 } llvm_index;
 void llvm_index_of(llvm *s, sym a, llvm_index *out);
 
@@ -264,6 +267,15 @@ typedef struct llvm_address {
     val pointer;
     int64_t size, align;
 } llvm_address;
+/* A vector whose lanes come in runs: of `several` elements side by side, `jump` bytes behind those
+ * of the run before, or of one for all its lanes, side by side with the next run's. */
+typedef struct llvm_runs {
+    llvm_address at;
+    bool several;
+    int run;
+    int64_t jump;
+} llvm_runs;
+ll_value llvm_load_runs(llvm *s, llvm_runs r, ll_type element, int level);
 /* A whole vector of them, zeros where the mask's lanes are off. */
 val llvm_load_masked(llvm *s, llvm_address from, ll_type element, val mask, int level);
 void llvm_store_masked(llvm *s, llvm_address to, val raw, val mask);

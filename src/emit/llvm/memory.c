@@ -2,7 +2,9 @@
  *
  * An access is a pointer and a way to move with the lanes: not at all (one scalar for all lanes),
  * by a constant step (1: a vector move, -1: one reversed, others: gather and scatter), or anyhow
- * (gather and scatter by a vector of indices).
+ * (gather and scatter by a vector of indices). Lanes that load in runs, of elements side by side or
+ * of one for each run, as the scales of blocks, need no gather: a shorter vector for each run, or
+ * one whose elements are repeated.
  *
  * What lies two to four elements apart, as the parts of complex numbers, is loaded by that many
  * whole vectors, of which each lane takes its own: the same vectors give all parts. Stores that
@@ -28,6 +30,8 @@ typedef struct place {
     llvm_stride stride;
     int64_t step;
     val lanes;
+    int run; /* not 0: lanes i at step * (i mod run) elements + jump * (i / run) bytes */
+    int64_t jump;
     bool bypass;  /* whole vectors here may be written past the caches */
     bool overlap; /* words at distances that are no words */
 } place;
@@ -64,6 +68,7 @@ static void add_dynamic(llvm *s, place *p, llvm_index *x, val dyn) {
     if (p->stride == STRIDE_ANY)
         dyn = llvm_binary(s, LL_ADD, dyn, llvm_cast(s, LL_SEXT, p->lanes, s->t_i64));
     p->stride = STRIDE_ANY;
+    p->run = 0;
     p->lanes = dyn;
 }
 
@@ -87,7 +92,15 @@ static place place_of(llvm *s, mem_id m, sym index, val dyn) {
     llvm_index x;
     llvm_index_of(s, index, &x);
     int64_t size = (int64_t)qn_dtype_size(ir_m(s->k, m)->dtype);
-    place p = {m, size, size, base_pointer(s, m), x.stride, x.step, x.lanes, false, false};
+    place p = {.mem = m,
+               .size = size,
+               .align = size,
+               .pointer = base_pointer(s, m),
+               .stride = x.stride,
+               .step = x.step,
+               .lanes = x.lanes,
+               .run = x.run,
+               .jump = x.jump * size};
     p.bypass = !dyn.v && may_bypass(s, &p, index);
     if (dyn.v) add_dynamic(s, &p, &x, dyn);
     for (int i = 0; i < x.terms; i++) p.pointer = llvm_gep(s, p.pointer, p.size, x.term[i]);
@@ -103,6 +116,7 @@ static place words_at(place p) {
     } else {
         p.overlap = true;
     }
+    if (p.run) p.run = p.step * p.size == 4 ? p.run : 0, p.step = 1;
     return p;
 }
 
@@ -172,6 +186,17 @@ static ll_value load_lanes(llvm *s, const place *p, ll_type element, val mask, i
         s->L->SetAlignment(raw.v, (unsigned)p->align);
     }
     return reverse ? llvm_shuffle(s, raw, s->lanes, s->lanes - 1, -1).v : raw.v;
+}
+
+/* Can runs of lanes be loaded: elements side by side, or one that is the same for all of a run, in
+ * turn? */
+static bool is_in_runs(const llvm *s, const place *p, val mask) {
+    return p->run && !mask.v && s->lanes == s->width &&
+           (p->step == 1 || (p->step == 0 && p->jump == p->size));
+}
+
+static llvm_runs runs_at(const place *p) {
+    return (llvm_runs){{p->pointer, p->size, p->align}, p->step != 0, p->run, p->jump};
 }
 
 /* Ask for the line there, to be in all caches (nearness 3) or from the second on (2); outside of
@@ -317,7 +342,9 @@ static val load_memory(llvm *s, const ir_expr *e, val valid, val dyn, bool words
     val raw = *llvm_number(s, all, level);
     if (!raw.v) {
         ll_type t = words ? s->t_i32 : llvm_memory_type(s, e->dtype);
-        raw.v = lanes ? load_lanes(s, &p, t, mask, level) : load_scalar(s, &p, t, level);
+        raw.v = !lanes                    ? load_scalar(s, &p, t, level)
+                : is_in_runs(s, &p, mask) ? llvm_load_runs(s, runs_at(&p), t, level)
+                                          : load_lanes(s, &p, t, mask, level);
         raw.vec = lanes;
         int ahead = ir_m(s->k, p.mem)->ahead;
         if (lanes && in_step(&p) && ahead)

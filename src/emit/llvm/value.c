@@ -311,6 +311,12 @@ val llvm_joined(llvm *s, val x, val y) {
     return shuffled(s, x, y, lanes, lane);
 }
 
+val llvm_repeated(llvm *s, val x, int n, int times) {
+    int lane[IR_LANES];
+    for (int i = 0; i < n * times; i++) lane[i] = i / times;
+    return shuffled(s, x, x, n * times, lane);
+}
+
 static ll_value zip_lanes(llvm *s, int lanes, bool second) {
     ll_value from[IR_LANES];
     for (int i = 0; i < lanes; i++) {

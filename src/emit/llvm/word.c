@@ -39,9 +39,24 @@ enum { NOT_WHOLE = 1, WHOLE, MADE };
 
 static bool whole(const word *w, words *p, expr_id id);
 
+/* Is it one number for all parts, computed without memory? */
+static bool is_same(const word *w, const ir_expr *e) {
+    const kernel *k = w->s->k;
+    if (!dtype_is_int(e->dtype)) return false;
+    if (e->kind == EXPR_INDEX) return !sym_uses(k->syms, e->index, w->part);
+    if (e->kind == EXPR_CONST || e->kind == EXPR_PARAM) return true;
+    for (int i = 0; e->kind == EXPR_OP && i < e->n; i++)
+        if (!is_same(w, ir_e(k, e->arg[i]))) return false;
+    return e->kind == EXPR_OP && e->n <= 2;
+}
+
+static bool is_natural(int dtype) {
+    return dtype == QN_U8 || dtype == QN_U16;
+}
+
 static bool is_whole(const word *w, words *p, const ir_expr *e) {
     if (!fits_words(w, e->dtype)) return false;
-    if (e->kind == EXPR_CONST) return true;
+    if (e->kind == EXPR_CONST || is_same(w, e)) return true;
     if (e->kind == EXPR_LOAD)
         return e->load.mem && !e->load.dyn && !e->load.guard &&
                ir_m(w->s->k, e->load.mem)->scope != MEM_REG &&
@@ -55,6 +70,9 @@ static bool is_whole(const word *w, words *p, const ir_expr *e) {
     case OP_AND:
     case OP_OR:
         return whole(w, p, e->arg[0]) && whole(w, p, e->arg[1]);
+    case OP_SHR:
+        return is_natural(e->dtype) && is_same(w, ir_e(w->s->k, e->arg[1])) &&
+               whole(w, p, e->arg[0]);
     default:
         return false;
     }
@@ -73,11 +91,30 @@ static val repeated(const word *w, const ir_expr *e) {
     return llvm_int(w->s, w->s->t_i32, (int32_t)(uint32_t)all);
 }
 
+static val repeated_value(const word *w, val x) {
+    int bits = 32 / w->parts;
+    x = llvm_cast(w->s, LL_ZEXT, x, w->s->t_i32);
+    return llvm_binary(w->s, LL_MUL, x, llvm_int_like(w->s, x, bits == 8 ? 0x01010101 : 0x10001));
+}
+
 static val whole_value(const word *w, words *p, expr_id id);
+
+/* Each part moves down, and what comes from the one above is cleared: shifts by a part's bits or
+ * more give 0, and so does the mask that is shifted likewise. */
+static val shifted(const word *w, words *p, const ir_expr *e) {
+    llvm *s = w->s;
+    expr_id ones = ir_const_i(s->k, (qn_dtype)e->dtype, (1 << 32 / w->parts) - 1);
+    val by = llvm_expr(s, e->arg[1]);
+    val mask = llvm_op(s, OP_SHR, e->dtype, e->dtype, (val[]){llvm_expr(s, ones), by});
+    val x[2] = {whole_value(w, p, e->arg[0]), llvm_cast(s, LL_ZEXT, by, s->t_i32)};
+    return llvm_binary(s, LL_AND, llvm_op(s, OP_SHR, QN_U32, QN_U32, x), repeated_value(w, mask));
+}
 
 static val make_whole(const word *w, words *p, expr_id id) {
     ir_expr e = *ir_e(w->s->k, id);
     if (e.kind == EXPR_CONST) return repeated(w, &e);
+    if (is_same(w, &e)) return repeated_value(w, llvm_expr(w->s, id));
+    if (e.kind == EXPR_OP && e.op == OP_SHR) return shifted(w, p, &e);
     if (e.kind == EXPR_LOAD) return llvm_load_words(w->s, id);
     val x = whole_value(w, p, e.arg[0]);
     if (e.op == OP_BITCAST) return x;
