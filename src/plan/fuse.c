@@ -126,7 +126,13 @@ static bool is_widening(const fuse *fu, const graph_node *x) {
     const graph_node *s = node_at(fu->g, x->src[0]);
     bool narrow = qn_dtype_size(s->dtype) < qn_dtype_size(x->dtype);
     while (op_rows[s->op].class_ == CLASS_MOVE && !node_is_memory(s)) s = node_at(fu->g, s->src[0]);
-    return narrow && node_is_memory(s);
+    return narrow && (node_is_memory(s) || s->op == OP_CONTIGUOUS);
+}
+
+/* Of bytes: what loads them converts them, or multiplies them as they are. */
+static bool widens_bytes(const fuse *fu, const graph_node *x) {
+    return x->dtype == QN_I32 && is_widening(fu, x) &&
+           qn_dtype_size(node_at(fu->g, x->src[0])->dtype) == 1;
 }
 
 /* Do the last bits of x depend on how a schedule groups its terms? */
@@ -154,7 +160,8 @@ static double inline_extra(fuse *fu, node_id n) {
         if (reduce && !fuse_piece_takes(fu, x, &f->uses[i])) return INFINITY;
         if (reduce && fuse_has_contraction(fu, x) && fuse_scatters(fu, x, &f->uses[i]))
             return INFINITY;
-        evals += k->has_contraction && !k->rows && is_widening(fu, x) ? size : fuse_trips(k, m);
+        bool packed = k->has_contraction && !k->rows && is_widening(fu, x);
+        evals += packed || widens_bytes(fu, x) ? size : fuse_trips(k, m);
     }
     return (evals - size) * f->cost;
 }

@@ -94,8 +94,11 @@ static void say_row_loops(scheduler *m, stmt_id body, int rows) {
     for (stmt_id s = schedule_at(m, body)->first; s; s = schedule_at(m, s)->next) {
         if (schedule_at(m, s)->kind != STMT_LOOP) continue;
         loop_chain c = loop_chain_of(m, s);
+        block_dots d;
         if (!schedule_has_inner(m, c.body))
             say_along(m, &c, rows);
+        else if (rows == 1 && c.n == 1 && schedule_is_block_dots(m, c.body, &d))
+            say_of(m->k, d.use, schedule_block_dots_grouping(m, c.body));
         else if (rows > 1 || !schedule_reduces_columns(m, &c, merged_of(m, &c).trips))
             say_row_loops(m, c.body, rows);
     }

@@ -487,6 +487,7 @@ static void row_loops(scheduler *m, stmt_id body, int rows) {
         loop_chain c = loop_chain_of(m, stmt_of(m, loop[i]));
         schedule_merge_in_step(m, &c);
         if (schedule_has_inner(m, c.body)) {
+            if (rows == 1 && schedule_block_dots(m, &c)) continue;
             if (rows > 1 || !goes_across(m, &c) || !columns(m, &c, c.n - 1))
                 row_loops(m, c.body, rows);
             continue;

@@ -262,6 +262,19 @@ bool schedule_may_pipeline(scheduler *m, const loop_chain *c);
  * legal, and nothing has changed. */
 bool schedule_pipeline(scheduler *m, loop_chain *c);
 
+/* ---- block_dots.c ---------------------------------------------------------------------------- */
+
+/* Rows of small products of bytes, each scaled, and added up. */
+typedef struct block_dots {
+    loop_chain words; /* of a product, the last loop over parts of words */
+    mem_id part, sum; /* the product; what they are added to .. */
+    stmt_id use;      /* .. there */
+} block_dots;
+bool schedule_is_block_dots(scheduler *m, stmt_id loop, block_dots *d);
+ir_grouping schedule_block_dots_grouping(scheduler *m, stmt_id loop); /* of the sum */
+/* Schedule them; false where the chain, inside a row, is none, or refuses. */
+bool schedule_block_dots(scheduler *m, const loop_chain *c);
+
 /* ---- transpose.c ----------------------------------------------------------------------------- */
 
 /* Block the two innermost loops of a chain that reads along one loop and writes along another, and

@@ -110,6 +110,7 @@ static stmt_id new_wrapper(spreading *p, stmt_id parent, stmt_id before) {
         ir_move(k, w, parent, before);
     }
     ir_s(k, w)->l.want = p->loop.l.want;
+    ir_s(k, w)->l.terms = p->loop.l.terms;
     if (!p->used) ir_s(k, w)->l = p->loop.l;
     p->used = true;
     return w;
