@@ -55,6 +55,20 @@ qn_tensor *quant_twice_e2m1(qn_tensor *q);
 quant_read quantize_q4_0, quantize_q4_1, quantize_q5_0, quantize_q5_1, quantize_q8_0,
     quantize_tq1_0, quantize_tq2_0, quantize_mxfp4;
 
+/* ---- product.c ------------------------------------------------------------------------------- */
+
+/* f32 [m, k] as whole numbers with a scale for each block. */
+typedef struct quant_rows {
+    qn_tensor *whole;  /* i8, in the order of the words of that type's blocks */
+    qn_tensor *scales; /* f32 [m, blocks] */
+    qn_tensor *excess; /* i32 [m, lanes]: what a product with raised elements has too much, < 0 */
+} quant_rows;
+bool quant_has_product(int type);
+quant_rows quant_rows_of(qn_tensor *x, int type); /* for products with blocks of that type */
+/* f32 [m, n]: the rows times blocks u8 [n, bytes] of a row of blocks each, with their scales
+ * beside them (quant_scales). */
+qn_tensor *quant_product(const quant_rows *r, qn_tensor *blocks, qn_tensor *scales, int type);
+
 /* ---- quant.c --------------------------------------------------------------------------------- */
 
 typedef struct quant_type {
