@@ -161,9 +161,9 @@ static double inline_extra(fuse *fu, node_id n) {
         if (reduce && fuse_has_contraction(fu, x) && fuse_scatters(fu, x, &f->uses[i]))
             return INFINITY;
         bool packed = k->has_contraction && !k->rows && is_widening(fu, x);
-        evals += packed || widens_bytes(fu, x) ? size : fuse_trips(k, m);
+        evals += packed ? size : fuse_trips(k, m);
     }
-    return (evals - size) * f->cost;
+    return widens_bytes(fu, x) ? 0 : (evals - size) * f->cost;
 }
 
 /* Functions of halves compute in f32, which would take twice the bytes of their inputs: where such
