@@ -98,7 +98,7 @@ typedef struct text_options {
     const char *model, *prompt, *system, *device;
     int64_t length, seed, top, context, threads;
     double temperature, top_p, min_p, repeat;
-    bool half, timing;
+    bool half, int8, timing;
 } text_options;
 bool llm_is_model(const char *path); /* a GGUF file or a folder */
 int llm_generate_command(const text_options *o);

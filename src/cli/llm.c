@@ -56,7 +56,9 @@ static bool open_session(session *s, const char *command, const text_options *o)
                           .min_p = o->min_p, .repetition = o->repeat, .seed = (uint64_t)o->seed);
     s->qn = cli_open_threads(command, o->device, (int)o->threads);
     if (!s->qn) return false;
-    s->m = qn_llm_open(s->qn, o->model, &QN_LLM_OPTIONS(.context = o->context, .half = o->half));
+    s->m = qn_llm_open(s->qn, o->model,
+                       &QN_LLM_OPTIONS(.context = o->context, .half = o->half,
+                                       .activation_bits = o->int8 ? 8 : 0));
     if (!s->m) cli_failed(command, "%s", qn_error(s->qn));
     cli_on_interrupt(on_interrupt);
     return s->m != NULL;
@@ -162,6 +164,8 @@ static const option chat_rows[] = {
      "penalty for what was among the last 64 tokens; 0 or 1: none (0)"},
     {"seed", OPTION_WHOLE, offsetof(text_options, seed), 0, 9e15, "N",
      "the same seed gives the same text (1)"},
+    {"int8", OPTION_FLAG, offsetof(text_options, int8), 0, 0, NULL,
+     "blocks of q8_0 and q4_0 times bytes: faster, other logits"},
     {"timing", OPTION_FLAG, offsetof(text_options, timing), 0, 0, NULL,
      "tell on standard error how long it took"},
 };

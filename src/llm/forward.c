@@ -84,6 +84,7 @@ typedef struct pass {
     int64_t first;       /* row of the cache */
     qn_tensor *table[4];
     bool windowed;
+    bool bytes; /* what blocks are multiplied with is made of bytes */
 } pass;
 
 /* As f32 [rows, columns], whatever it is in the file; the kernel that reads it does that. */
@@ -93,9 +94,17 @@ static qn_tensor *unpacked(const llm_weight *w) {
     return w->quant ? qn_dequantize(w->t, (qn_quant)w->quant) : qn_cast(w->t, QN_F32);
 }
 
+/* Rows x times a matrix [out, in]; `turned`: [in, out]. */
+static qn_tensor *times(const pass *p, qn_tensor *x, const llm_weight *w, bool turned) {
+    if (p->bytes && !turned && w->scales && quant_has_product(w->quant)) {
+        quant_rows rows = quant_rows_of(x, w->quant); /* the same for all that take x */
+        return quant_product(&rows, w->t, w->scales, w->quant);
+    }
+    return qn_matmul(x, turned ? unpacked(w) : qn_transpose(unpacked(w), 0, 1));
+}
+
 static qn_tensor *linear(const pass *p, qn_tensor *x, int slot, int bias) {
-    qn_tensor *w = unpacked(&p->w[slot - SLOT_FIRST]);
-    x = qn_matmul(x, p->m->turned ? w : qn_transpose(w, 0, 1));
+    x = times(p, x, &p->w[slot - SLOT_FIRST], p->m->turned);
     const llm_weight *b = &p->w[bias - SLOT_FIRST];
     return bias && b->t ? qn_add(x, b->t) : x;
 }
@@ -248,10 +257,11 @@ static qn_tensor *rows_of(const llm_weight *w, qn_tensor *ids) {
 }
 
 /* Logits of normed rows [.., width]. */
-static qn_tensor *logits_of(const llm *m, qn_tensor *x) {
+static qn_tensor *logits_of(const pass *p, qn_tensor *x) {
+    const llm *m = p->m;
     const llm_weight *w = m->whole[SLOT_OUTPUT].t ? &m->whole[SLOT_OUTPUT] : &m->whole[SLOT_EMBED];
     double cap = m->config.final_cap;
-    x = qn_matmul(x, qn_transpose(unpacked(w), 0, 1));
+    x = times(p, x, w, false);
     return cap > 0 ? qn_mul(qn_tanh(qn_mul(x, qn_like(x, 1 / cap))), qn_like(x, cap)) : x;
 }
 
@@ -260,6 +270,7 @@ static qn_tensor *forward(pass p, llm_kind kind, qn_tensor *const *in) {
     llm *m = p.m;
     const llm_config *c = &m->config;
     qn_tensor *const *next = in + (kind == GRAPH_LOSSES ? 2 : 1);
+    p.bytes = m->int8 && kind == GRAPH_TOKEN;
     qn_tensor *x = rows_of(&m->whole[SLOT_EMBED], in[0]);
     if (c->arch->flags & ARCH_SCALED) x = qn_mul(x, qn_like(x, (double)(float)sqrt(c->width)));
     if (c->arch->flags & ARCH_PLACES) x = qn_add(x, rows_of(&m->whole[SLOT_PLACES], *next));
@@ -274,7 +285,7 @@ static qn_tensor *forward(pass p, llm_kind kind, qn_tensor *const *in) {
     if (kind == GRAPH_CHUNK) x = qn_slice(x, 0, qn_dim_sub(m->ctx, p.n, 1), p.n, 1);
     x = norm(m, x, m->whole[SLOT_NORM].t, m->whole[SLOT_NORM_BIAS].t);
     if (kind == GRAPH_HIDDEN) return x;
-    x = logits_of(m, x);
+    x = logits_of(&p, x);
     if (kind != GRAPH_LOSSES) return x;
     return qn_cross_entropy_with(x, in[1], &QN_CROSS_ENTROPY_OPTIONS(.reduction = QN_REDUCE_NONE));
 }

@@ -46,6 +46,10 @@ static void cache_make(llm *m, const qn_llm_options *o) {
     m->context = o->context ? o->context : trained < CONTEXT_USUAL ? trained : CONTEXT_USUAL;
     m->chunk = o->chunk ? o->chunk : CHUNK_USUAL;
     m->half = o->half;
+    if (o->activation_bits && o->activation_bits != 8)
+        raise_error(m->ctx, QN_ERANGE, "llm_open: activations of %lld bits; it is 8, or 0 for f32",
+                    (long long)o->activation_bits);
+    m->int8 = o->activation_bits == 8;
     bool fits = !(c->arch->flags & ARCH_PLACES) || m->context <= trained;
     if (m->context < 1 || m->context > CONTEXT_MOST || !fits)
         raise_error(m->ctx, QN_ERANGE, "llm_open: a context of %lld; it is from 1 to %lld",

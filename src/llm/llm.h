@@ -139,7 +139,7 @@ typedef struct llm {
     llm_cache *cache, *now; /* all of them; the selected one */
     int64_t caches, rows;   /* how many; of each */
     int64_t context, chunk; /* tokens: most, at once */
-    bool half;
+    bool half, int8;
     int64_t past, length, which; /* variables; which: of the caches, where they are several */
     qn_plan *graph[4];
     float *logits;               /* [vocabulary] */

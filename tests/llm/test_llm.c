@@ -18,15 +18,15 @@ static double worst(const float *got, const double *want, int n) {
 }
 
 /* Logits behind texts that come in pieces of all lengths, longer than a chunk among them. */
-static void logits_are_those_of_plain_loops(bool gemma, const tiny_change *change, bool half,
-                                            double within) {
+static void logits_are_near(bool gemma, const tiny_change *change, qn_llm_options o,
+                            double within) {
     static const int at[] = {1, 2, 5, 6, 16, 17, 33, 34};
     static double want[T_MOST][T_VOCABULARY];
     int32_t ids[40];
     tiny t;
     qn_ctx *qn = qn_open(NULL);
-    qn_llm *m =
-        open_tiny(qn, &t, gemma, change, &QN_LLM_OPTIONS(.context = 40, .chunk = 8, .half = half));
+    o.size = sizeof o, o.context = 40, o.chunk = 8;
+    qn_llm *m = open_tiny(qn, &t, gemma, change, &o);
     CHECK_STR(qn_error(qn), "");
     random_ids(ids, 40, 3);
     if (change && change->real) t.slower = (double)change->value;
@@ -58,6 +58,11 @@ static void logits_are_those_of_plain_loops(bool gemma, const tiny_change *chang
     CHECK_STR(qn_error(qn), "");
     qn_close(qn);
     tiny_free(&t);
+}
+
+static void logits_are_those_of_plain_loops(bool gemma, const tiny_change *change, bool half,
+                                            double within) {
+    logits_are_near(gemma, change, (qn_llm_options){.half = half}, within);
 }
 
 static void a_llama_is_what_plain_loops_make_of_it(void) {
@@ -102,6 +107,36 @@ static void more_experts_than_there_are_is_refused(void) {
 
 static void half_a_cache_is_near(void) {
     logits_are_those_of_plain_loops(false, NULL, true, 2e-2);
+}
+
+/* Logits behind ten tokens, one at a time, of a model of q8_0. */
+static void single_tokens(int64_t activation_bits, double *out) {
+    tiny t;
+    int32_t ids[10];
+    const float *logits = NULL;
+    qn_ctx *qn = qn_open(NULL);
+    qn_llm *m = open_tiny(qn, &t, false, &(tiny_change){.type = 8},
+                          &QN_LLM_OPTIONS(.context = 40, .activation_bits = activation_bits));
+    random_ids(ids, 10, 5);
+    for (int i = 0; i < 10; i++) CHECK_INT(qn_llm_feed(m, 1, ids + i, &logits), QN_OK);
+    for (int i = 0; i < T_VOCABULARY; i++) out[i] = logits ? (double)logits[i] : 0;
+    qn_llm_close(m);
+    CHECK_STR(qn_error(qn), "");
+    qn_close(qn);
+    tiny_free(&t);
+}
+
+/* Of single tokens by bytes; other lengths are as they were. */
+static void activations_of_bytes_are_near(void) {
+    const qn_llm_options o = {.activation_bits = 8};
+    double got[2][T_VOCABULARY], square = 0, off = 0;
+    logits_are_near(false, NULL, o, 2e-5); /* no blocks */
+    for (int i = 0; i < 2; i++) single_tokens(i ? 8 : 0, got[i]);
+    for (int i = 0; i < T_VOCABULARY; i++) {
+        square += got[0][i] * got[0][i];
+        off += (got[1][i] - got[0][i]) * (got[1][i] - got[0][i]);
+    }
+    if (!(off > 0 && off < 2e-3 * square)) FAIL("off by %g of the square", off / square);
 }
 
 static void positions_are_scaled_without_a_kind(void) {
@@ -321,6 +356,9 @@ static void calls_are_checked(void) {
     CHECK(!qn_llm_open(qn, in_folder("tiny.gguf"), &QN_LLM_OPTIONS(.chunk = 1)));
     CHECK(strstr(qn_error(qn), "a chunk of 1"));
     qn_clear_error(qn);
+    CHECK(!qn_llm_open(qn, in_folder("tiny.gguf"), &QN_LLM_OPTIONS(.activation_bits = 4)));
+    CHECK(strstr(qn_error(qn), "activations of 4 bits"));
+    qn_clear_error(qn);
     qn_llm_close(m);
     CHECK_INT(qn_llm_feed(m, 1, ids, NULL), QN_EGRAPH);
     qn_clear_error(qn);
@@ -523,6 +561,7 @@ int main(int argc, char **argv) {
     RUN(mixtures_are_what_plain_loops_make_of_them);
     RUN(more_experts_than_there_are_is_refused);
     RUN(half_a_cache_is_near);
+    RUN(activations_of_bytes_are_near);
     RUN(positions_are_scaled_without_a_kind);
     RUN(nothing_is_compiled_after_the_first_texts);
     RUN(the_cache_is_written_in_place);
