@@ -28,11 +28,11 @@ typedef struct qn_llm_options {
     int64_t context;         /* tokens that the cache holds; 0: what the model says, 4096 at most */
     int64_t chunk;           /* tokens that are read at once, from 2 to 4096; 0: 128 */
     bool half;               /* the cache is f16, not f32 */
-    int64_t caches;  /* how many texts it can have read at a time, to 1024; 0: 1 */
-    bool copied;     /* weights are read into memory, not mapped */
+    int64_t caches;          /* how many texts it can have read at a time, to 1024; 0: 1 */
+    bool copied;             /* weights are read into memory, not mapped */
     int64_t activation_bits; /* 8: what blocks of q8_0 and q4_0 are multiplied with for a single
                               * token is rounded to bytes, by blocks: faster, and other logits
-                              * (docs/llm.md); 0: f32 */
+                              * (docs/llm.md), weights copied; 0: f32 */
 } qn_llm_options;
 #define QN_LLM_OPTIONS(...) QN_STRUCT(qn_llm_options, __VA_ARGS__)
 

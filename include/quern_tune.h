@@ -34,7 +34,8 @@ typedef struct qn_tune_options {
     /* For all kernels together; each has its share by the time it takes. No candidate is begun that
      * would not fit into it, by what compiling those before took; so of each kernel only compiling
      * and measuring the default schedule, and one candidate that takes longer than others, may come
-     * on top. A kernel of which one run is estimated to take longer than all of it stays as it is. */
+     * on top. A kernel one run of which is estimated to take longer than all of it is left as it
+     * is. */
     double seconds;
     bool same_bits; /* keep every sum grouped as it is by default: as without regroup */
     bool again;     /* also kernels that have had their share, or of which nothing is left to try */

@@ -43,7 +43,7 @@ if readelf -h "$library" | grep -q 'Machine:.*X86-64'; then
     strip -o "$stripped" "$library"
     size=$(wc -c <"$stripped")
     rm -f "$stripped"
-    [ "$size" -le 1966080 ] || complain "takes $size bytes, more than 1.875 MiB (docs/decisions/size.md)"
+    [ "$size" -le 1992294 ] || complain "takes $size bytes, more than 1.9 MiB (docs/decisions/size.md)"
 fi
 
 readelf -d "$library" | grep -q 'NEEDED.*LLVM' && complain "links LLVM"

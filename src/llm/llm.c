@@ -91,8 +91,10 @@ static void open_work(void *arg) {
     m->ctx = o->qn;
     arena_open(&m->a, &o->qn->heap);
     arena_open(&m->work, &o->qn->heap);
-    s.archive = o->archive = qn_archive_open_with(o->qn, weights_of(o, &folder),
-                                                  &QN_ARCHIVE_READING(.mapped = !o->o.copied));
+    /* Products of bytes want the scales beside the blocks. */
+    const bool mapped = !o->o.copied && o->o.activation_bits != 8;
+    s.archive = o->archive =
+        qn_archive_open_with(o->qn, weights_of(o, &folder), &QN_ARCHIVE_READING(.mapped = mapped));
     if (!s.archive) heap_unwind(&o->qn->heap);
     const char *kind = qn_archive_kind(s.archive);
     if (strcmp(kind, "gguf") != 0) {

@@ -17,8 +17,9 @@
  *
  * How long it takes. Nothing is begun that would not fit into the time that is left, by what
  * compiling the default schedule, and then candidates, took: a batch is as long as fits, and enough
- * is left to compile the winner again. So what comes on top is the default schedule's own
- * compilation, or one candidate that takes longer than those before.
+ * is left to compile the winner again. So what comes on top is the default schedule, compiled and
+ * measured for its noise, which is not bounded and of a slow kernel takes seconds, or one candidate
+ * that takes longer than those before.
  *
  * What was found, also that nothing was, is wisdom: at the end, and every few seconds before. */
 #include "tune/tune.h"
