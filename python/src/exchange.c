@@ -393,7 +393,7 @@ bool exchange_add(PyObject *module) {
                                        "of another library as a tensor over its memory, which "
                                        "must not change as long as the tensor is used; copied if "
                                        "asked for, or where it does not lie row by row from a "
-                                       "multiple of 64 bytes on."},
+                                       "multiple of an element's bytes on."},
                                       {0}};
     static PyMethodDef methods[] = {{"__dlpack__", (PyCFunction)(void (*)(void))give,
                                      METH_VARARGS | METH_KEYWORDS,

@@ -271,7 +271,8 @@ class Generated(unittest.TestCase):
             for name in names.split("|"):
                 f = getattr(qn, name)
                 words = [w.partition(":")[0] for w in spec.split() if w != "*"]
-                self.assertEqual(list(inspect.signature(f).parameters), words, name)
+                found = [p for p in inspect.signature(f).parameters if p != "more"]  # of what may come one by one
+                self.assertEqual(found, words, name)
                 self.assertGreater(len(f.__doc__), 3)
                 if spec.startswith("x:T") or spec.startswith("x:S"):
                     self.assertTrue(callable(getattr(qn.Tensor, name)))
