@@ -39,6 +39,14 @@ def of_the_value(case, args, got, want):
     return number(want) and math.isfinite(got) and not is_nan(want) and abs(got - want) <= size
 
 
+def beside_a_zero(case, args, got, want):
+    """Left of 0, off by 2.5 ulps of the term that the reflection takes off."""
+    if case.dtype != "f64" or len(args) != 1 or not args[0] < 0 or not number(want) or math.isinf(got):
+        return False
+    term = math.lgamma(1 - args[0]) if case.name == "lgamma" else 1 + math.log(1 - args[0])
+    return abs(got - want) <= 2.5 * EPSILON["f64"] * max(1, term)
+
+
 def limit(*values):
     """One of these values where PyTorch's formula gives NaN at an infinity."""
     return lambda case, args, got, want: is_nan(want) and infinite(args) and abs(got) in values
@@ -66,6 +74,10 @@ CONVENTIONS = [
      "log_sigmoid(infinity) is -0, the limit from below; PyTorch has 0"),
     ("logaddexp", ("value",), lambda case, args, got, want: case.dtype == "f64" and number(want) and
      abs(got - want) <= 2.0 ** -52, "near 0 the two terms cancel, and f64 has nothing wider (docs/accuracy.md)"),
+    ("lgamma digamma", ("value",), beside_a_zero,
+     "left of 0 two terms cancel near the zeros: off by ulps of the larger one (docs/accuracy.md)"),
+    ("trigamma", ("value",), lambda case, args, got, want: got == math.inf and args[0] <= 0 and
+     args[0] == math.floor(args[0]), "a pole; PyTorch's sine of a multiple of pi is not 0"),
     ("silu gelu gelu_tanh mish hardswish", ("value",), lambda case, args, got, want: is_nan(want) and got == 0
      and args == (-math.inf,), "the limit -0 at -infinity, where PyTorch multiplies it by 0"),
     ("lerp", ("value",), lambda case, args, got, want: math.isinf(got) and case.dtype != "f16" and
