@@ -296,7 +296,8 @@ static void casts_of_halves_add_no_kernel_and_no_wide_intermediate(void) {
 }
 
 /* A user's own chain with its gradient: what is kept for the way back is kept narrow but for the
- * sum of a product that a function is taken of before it is rounded (docs/limits.md). */
+ * sum of a product that a function is taken of before it is rounded (docs/limits.md), and for the
+ * gradients of several uses, which are added in f32. */
 static void chains_of_halves_keep_little_wide(void) {
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null"));
     uint64_t arena[2];
@@ -319,7 +320,7 @@ static void chains_of_halves_keep_little_wide(void) {
         arena[k] = after.planned_peak_bytes;
         qn_tape_end(tape);
     }
-    if (arena[1] > arena[0] - arena[0] / 6)
+    if (arena[1] > arena[0] - arena[0] / 8)
         FAIL("in bf16 the arena is %d bytes, in f32 %d", (int)arena[1], (int)arena[0]);
     qn_close(qn);
 }

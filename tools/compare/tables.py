@@ -162,6 +162,16 @@ def real_selu(x):
     return mpf("1.0507009873554805") * (x if x > 0 else mpf("1.6732632423543772") * mpmath.expm1(x))
 
 
+def real_trigamma(x):
+    """By reflection left of 0, where mpmath takes a step for each whole number."""
+    if not mpmath.isfinite(x) or x >= 0.5:
+        return mpmath.polygamma(1, x) if x == x and x != -mpmath.inf else mpmath.nan
+    if x == mpmath.floor(x):
+        return mpmath.inf
+    with mpmath.extraprec(max(0, mpmath.mag(x)) + 20):
+        return (mpmath.pi / mpmath.sinpi(x)) ** 2 - mpmath.polygamma(1, 1 - x)
+
+
 def real_softplus(x):
     return mpmath.log1p(mpmath.exp(x))
 
@@ -199,7 +209,7 @@ PRIMITIVES = {
     "sinh": two(np.sinh, mpmath.sinh), "cosh": two(np.cosh, mpmath.cosh),
     "lgamma": two(torch_of(lambda x: x.lgamma()), lambda x: mpmath.loggamma(x).real),
     "digamma": two(torch_of(lambda x: x.digamma()), mpmath.digamma),
-    "trigamma": two(torch_of(lambda x: torch.polygamma(1, x)), lambda x: mpmath.polygamma(1, x)),
+    "trigamma": two(torch_of(lambda x: torch.polygamma(1, x)), real_trigamma),
     "silu": two(torch_of(lambda x: nn.silu(x)), lambda x: x / (1 + mpmath.exp(-x))),
     "silu_slope": two(torch_of(torch_silu_slope), real_silu_slope),
     "gelu": two(torch_of(lambda x: nn.gelu(x)), real_gelu),
