@@ -2,18 +2,9 @@
  * back, and what is damaged or means harm is refused. The samples are other programs' (samples.h);
  * zip files that nobody would write are put together here. */
 #include "archive/read_all.h"
+#include "folder.h"
 
 #include <sys/stat.h>
-
-static char folder[64];
-
-static const char *in_folder(const char *name) {
-    static char path[4][160];
-    static int turn;
-    char *p = path[turn++ % 4];
-    snprintf(p, sizeof path[0], "%s/%s", folder, name);
-    return p;
-}
 
 /* ---- what others wrote ----------------------------------------------------------------------- */
 

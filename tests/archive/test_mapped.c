@@ -1,19 +1,11 @@
 /* test_mapped.c - tensors that lie in their file: the same values as copies, which cost no memory,
  * stay when the archive is closed, and leave the file as it is. */
 #include "archive/read_all.h"
+#include "failing_memory.h"
+#include "folder.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
-
-static char folder[64];
-
-static const char *in_folder(const char *name) {
-    static char path[4][160];
-    static int turn;
-    char *p = path[turn++ % 4];
-    snprintf(p, sizeof path[0], "%s/%s", folder, name);
-    return p;
-}
 
 static qn_archive *open_mapped(qn_ctx *qn, const char *path) {
     return qn_archive_open_with(qn, path, &QN_ARCHIVE_READING(.mapped = true));
@@ -273,18 +265,6 @@ static void beginnings_of_files_are_errors(void) {
             read_all(qn, &c, in_folder("beginning"), samples[i].data, n);
     qn_close(qn);
     CHECK_INT(c.now, 0);
-}
-
-static void *failing_alloc(void *user, size_t size, size_t align) {
-    int *left = user;
-    if (*left >= 0 && (*left)-- == 0) return NULL;
-    return aligned_alloc(align, (size + align - 1) / align * align);
-}
-
-static void plain_free(void *user, void *p, size_t size) {
-    (void)user;
-    (void)size;
-    free(p);
 }
 
 static void memory_may_be_out_anywhere(void) {

@@ -1,19 +1,10 @@
 /* test_data_files.c - datasets of files: what was written comes back row by row, from where it
  * lies; CSV as RFC 4180 has it, and every fault with its place. */
 #include "data/data.h"
+#include "folder.h"
 #include "test.h"
 
 #include <locale.h>
-
-static char folder[64];
-
-static const char *in_folder(const char *name) {
-    static char path[4][160];
-    static int turn;
-    char *p = path[turn++ % 4];
-    snprintf(p, sizeof path[0], "%s/%s", folder, name);
-    return p;
-}
 
 static const char *put(const char *name, const void *data, size_t size) {
     const char *path = in_folder(name);

@@ -6,6 +6,7 @@
 
 #include <sys/stat.h>
 
+#include "folder.h"
 #include "quern_archive.h"
 #include "quern_llm.h"
 #include "test.h"
@@ -460,12 +461,12 @@ static inline void tiny_write(const char *path, const void *data, size_t n) {
     "\"hidden_activation\":\"gelu_pytorch_tanh\",\"eos_token_id\":[256, 258]}"
 
 /* A folder with model.safetensors and config.json. */
-static inline void tiny_folder(tiny *t, qn_ctx *qn, const char *folder, const char *config) {
+static inline void tiny_folder(tiny *t, qn_ctx *qn, const char *into, const char *config) {
     char path[512];
     const char *name[T_ALL];
     qn_tensor *tensor[T_ALL];
     int n = 0;
-    mkdir(folder, 0700);
+    mkdir(into, 0700);
     qn_scope scope = qn_scope_begin(qn);
     for (int i = 0; i < T_ALL; i++) {
         const tiny_matrix *m = &t->m[i];
@@ -475,24 +476,14 @@ static inline void tiny_folder(tiny *t, qn_ctx *qn, const char *folder, const ch
                               (const int64_t[]){m->rows, m->columns}, m->data);
         if (t->narrow && m->columns) tensor[n - 1] = qn_cast(tensor[n - 1], QN_F8_E4M3);
     }
-    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    snprintf(path, sizeof path, "%s/model.safetensors", into);
     CHECK_INT(qn_save(qn, path, n, name, tensor, NULL), QN_OK);
     qn_scope_end(qn, scope);
-    snprintf(path, sizeof path, "%s/config.json", folder);
+    snprintf(path, sizeof path, "%s/config.json", into);
     tiny_write(path, config, strlen(config));
 }
 
 /* ---- in a folder of the program's ------------------------------------------------------------ */
-
-static char folder[64];
-
-static inline const char *in_folder(const char *name) {
-    static char path[4][160];
-    static int next;
-    char *at = path[next++ % 4];
-    snprintf(at, sizeof path[0], "%s/%s", folder, name);
-    return at;
-}
 
 /* A model's file, by seed 7: Llama's, its change applied, or Gemma's folder. */
 static inline qn_llm *open_tiny(qn_ctx *qn, tiny *t, bool gemma, const tiny_change *change,

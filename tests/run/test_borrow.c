@@ -1,5 +1,6 @@
 /* test_borrow.c - memory of the caller's as a tensor, and a tensor's memory for the caller: where
  * both are, that they stay as they are, and when memory is given back. */
+#include "failing_memory.h"
 #include "quern.h"
 #include "test.h"
 
@@ -116,18 +117,6 @@ static void what_does_not_lie_right_is_copied(void) {
     CHECK_INT(qn_error_code(qn), QN_EDTYPE);
     qn_close(qn);
     CHECK_INT(l.back, 1);
-}
-
-static void *failing_alloc(void *user, size_t size, size_t align) {
-    int *left = user;
-    if (*left >= 0 && (*left)-- == 0) return NULL;
-    return aligned_alloc(align, (size + align - 1) / align * align);
-}
-
-static void plain_free(void *user, void *p, size_t size) {
-    (void)user;
-    (void)size;
-    free(p);
 }
 
 /* Handles come by many at once, so enough are borrowed that some need memory, too. */
