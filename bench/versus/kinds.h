@@ -85,7 +85,7 @@ X(RESNET, "resnet", 3 * CONVOLUTION * (4 + 3 * (0.5 + 3) + 3 / 18.0), 0.7e3 * N 
  * squares; a weight [columns, columns] used by each piece apart, or by all at once */
 #define PIECES (N * (double)d[1] * d[2])
 X(STACK, "stack", 0, PIECES, PIECES, PIECES)
-X(CONCAT_GRAD, "concat_grad", 4 * PIECES, PIECES, 2 * PIECES, PIECES)
+X(CONCAT_GRAD, "concat_grad", 4 * PIECES, PIECES, 2 * PIECES, (double)d[1] * d[2])
 X(SELECT_GRAD, "select_grad", 4 * PIECES, PIECES, PIECES, PIECES)
 X(SHARED, "shared", 2 * PIECES * d[2], 2 * PIECES, (double)d[2] * d[2], (double)d[2] * d[2])
 X(DISPATCH, "dispatch", 16, 16, 16, 16)

@@ -116,9 +116,9 @@ def torch_pieces(torch, kind, d, x):
     weight = x[1].clone().requires_grad_()
 
     def shared():
-        total = (parts[0] @ weight).sum()
+        total = ((parts[0] @ weight) * parts[0]).sum()
         for p in parts[1:]:
-            total = total + (p @ weight).sum()
+            total = total + ((p @ weight) * p).sum()
         return torch.autograd.grad(total, weight)[0]
     return shared
 

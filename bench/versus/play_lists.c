@@ -133,8 +133,9 @@ static bool again(played *p) {
         y = qn_square(qn_stack(n, part, 0));
         ok = !qn_grad(qn_sum(y, QN_ALL, false), NULL, 1, p->in, &y);
         break;
-    default:
-        for (int i = 0; i < n; i++) part[i] = qn_sum(qn_matmul(x[i], p->in[1]), QN_ALL, false);
+    default: /* times x: the gradient of a plain sum takes no product */
+        for (int i = 0; i < n; i++)
+            part[i] = qn_sum(qn_mul(qn_matmul(x[i], p->in[1]), x[i]), QN_ALL, false);
         y = part[0];
         for (int i = 1; i < n; i++) y = qn_add(y, part[i]);
         ok = !qn_grad(y, NULL, 1, &p->in[1], &y);
