@@ -365,7 +365,8 @@ qn_tensor *qn_unfold(qn_tensor *x, int axis, int64_t size, int64_t step) {
     return func_end(f, func_window(qn_unsqueeze(x, rank), &w));
 }
 
-/* In rows of n elements, i*(n+1) is the place of [i, i]. */
+/* In rows of n elements, i*(n+1) is the place of [i, i]. They are rows of the square that the
+ * diagonal crosses, so that the offset is where the square lies and no part of a size. */
 qn_tensor *qn_diagonal(qn_tensor *x, int64_t offset) {
     func_frame f = func_on("diagonal", ARG(x));
     int64_t dims[QN_MAX_RANK];
@@ -373,16 +374,17 @@ qn_tensor *qn_diagonal(qn_tensor *x, int64_t offset) {
     if (x && rank < 2)
         return func_end(f, fail_null(tensor_ctx(x), QN_ESHAPE, "diagonal: rank %d, below 2", rank));
     if (!x) return func_end(f, NULL);
-    x = offset >= 0 ? qn_slice(x, -1, offset, QN_END, 1)
-                    : qn_slice(x, -2, sat_neg(offset), QN_END, 1);
     int64_t rows = qn_dim(x, -2), columns = qn_dim(x, -1);
-    if (!x || rows < 0 || columns < 0)
-        return func_end(
-            f, x ? fail_null(tensor_ctx(x), QN_ESHAPE, "diagonal: the sizes must be known") : NULL);
-    int64_t size = rows < columns ? rows : columns;
-    x = qn_flatten(x, -2, -1);
-    int64_t step = sat_add(columns, 1);
-    return func_end(f, x ? func_slice_axis(x, rank - 2, 0, size, size > 1 ? step : 1) : NULL);
+    if (rows < 0 || columns < 0)
+        return func_end(f,
+                        fail_null(tensor_ctx(x), QN_ESHAPE, "diagonal: the sizes must be known"));
+    int64_t right = offset > 0 ? offset : 0, down = offset < 0 ? sat_neg(offset) : 0;
+    if (right > columns) right = columns;
+    if (down > rows) down = rows;
+    int64_t size = rows - down < columns - right ? rows - down : columns - right;
+    x = func_slice_axis(x, rank - 2, size ? down : 0, size, 1);
+    x = qn_flatten(func_slice_axis(x, rank - 1, size ? right : 0, size, 1), -2, -1);
+    return func_end(f, x ? func_slice_axis(x, rank - 2, 0, size, size > 1 ? size + 1 : 1) : NULL);
 }
 
 /* The larger of the last two sizes, at most. */

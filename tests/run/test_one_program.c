@@ -43,6 +43,15 @@ static qn_tensor *signs_of(args *a) {
     return qn_sub(qn_mul(qn_lt(Y_, qn_like(Y_, 0.5)), qn_like(Y_, 2)), qn_like(Y_, 1));
 }
 
+/* Matrices whose diagonals are as long for all offsets. */
+static qn_tensor *wide(args *a) {
+    return qn_slice(X_, 0, 0, 9, 1);
+}
+
+static qn_tensor *tall(args *a) {
+    return qn_slice(X_, 1, 0, 9, 1);
+}
+
 static qn_tensor *batch_norm_of(args *a) {
     qn_tensor *out[3];
     qn_tensor *one = qn_ones(a->qn, QN_F32, 1, DIMS(4));
@@ -199,6 +208,15 @@ static qn_tensor *stepped(args *a, qn_method method, size_t field) {
     X(triu, below, qn_triu(X_, -K_))                                                               \
     X(tril, k, qn_tril(X_, K_))                                                                    \
     X(tril, below, qn_tril(X_, -K_))                                                               \
+    X(diagonal, right, qn_diagonal(wide(a), K_))                                                   \
+    X(diagonal, down, qn_diagonal(tall(a), -K_))                                                   \
+    X(diagonal, composed, qn_exp(qn_diagonal(qn_sin(wide(a)), K_)))                                \
+    X(diagonal_axes, right, qn_diagonal_axes(tall(a), K_, 1, 0))                                   \
+    X(diagonal_scatter, right, qn_diagonal_scatter(wide(a), qn_slice(a->vector, 0, 0, 9, 1), K_))  \
+    X(diagonal_scatter, down, qn_diagonal_scatter(tall(a), qn_slice(a->vector, 0, 0, 9, 1), -K_))  \
+    X(diag, right, qn_diag(wide(a), K_))                                                           \
+    X(trace, right, qn_trace(wide(a), K_))                                                         \
+    X(trace, down, qn_trace(tall(a), -K_))                                                         \
     X(narrow, start, qn_narrow(X_, 0, K_, 7))                                                      \
     X(slice_scatter, start, qn_slice_scatter(X_, qn_slice(Y_, 0, 0, 7, 1), 0, K_, K_ + 7, 1))      \
     X(select_scatter, index, qn_select_scatter(X_, qn_select(Y_, 1, 0), 1, K_))                    \
@@ -249,12 +267,7 @@ static const struct {
     {"multinomial", "the result's size"},
     {"multinomial_distinct", "the result's size"},
     {"permutation", "the result's size"},
-    {"diagonal", "the result's size"},
-    {"diagonal_axes", "the result's size"},
-    {"diagonal_scatter", "the size of what is written"},
-    {"diag", "the result's size"},
     {"diag_embed", "the result's size"},
-    {"trace", "how many elements are added"},
     {"matrix_power", "how many products there are"},
     {"quantile", "between which two elements it lies, whose gradients are pieces around them"},
     {"arange_int", "places, of which bounds are proved where they are an index"},
