@@ -15,8 +15,8 @@
  *   exponents 2 and 3 of POW    are expanded to products
  *   shifts, divisors, moduli    of integers become other instructions
  *   signed integers that meet   index arithmetic, of which bounds and disjointness are proved,
- *   nothing but places          unless it ends in comparisons that bound no index and
- *                               no reduction
+ *   nothing but places          unless it ends in comparisons that bound no index, nor alone
+ *                               a reduction
  *   what is gathered from, or   is memory, or an index
  *   an index
  *
@@ -72,17 +72,19 @@ static bool meets_data(const graph *g, const graph_node *x) {
 
 /* ---- numbers beside places ------------------------------------------------------------------- */
 
-/* What becomes of a node: something is bounded by it, as an index, or the loops of a reduction,
- * of which a causal mask leaves half; it is not only compared. */
-enum { END_BOUND = 1, END_OTHER = 2 };
+/* What becomes of a node: an index is bounded by it; the loops of a reduction are, of which a
+ * causal mask leaves half; it is not only compared. */
+enum { END_BOUND = 1, END_LOOPS = 2, END_OTHER = 4 };
 
 static bool is_comparison(int op) {
     return op == OP_LT || op == OP_LE || op == OP_EQ || op == OP_NE;
 }
 
-/* What becomes of source s of x, given what becomes of x. */
+/* What becomes of source s of x, given what becomes of x. Loops are cut where one condition
+ * says so, and masked by two, a window's or a band's. */
 static uint8_t end_of_source(const graph_node *x, int s, uint8_t end) {
-    uint8_t bound = end & END_BOUND;
+    uint8_t bound = end & (END_BOUND | END_LOOPS);
+    if (x->op == OP_AND) bound &= END_BOUND;
     switch (op_rows[x->op].class_) {
     case CLASS_ELEM:
         return is_comparison(x->op) ? bound : bound | END_OTHER;
@@ -92,6 +94,8 @@ static uint8_t end_of_source(const graph_node *x, int s, uint8_t end) {
         return s == 1 ? END_BOUND | END_OTHER : bound | END_OTHER;
     case CLASS_JOIN:
         return bound | END_OTHER;
+    case CLASS_REDUCE:
+        return END_LOOPS | END_OTHER;
     default:
         return END_BOUND | END_OTHER;
     }
@@ -112,7 +116,7 @@ static bool is_compared(const plan_lift *l, const graph_node *x, const graph_nod
     if (c->dtype != QN_I64 || v < -INT32_MAX || v > INT32_MAX) return false;
     uint8_t end = l->end[x->mark];
     if (x->op == OP_ADD || x->op == OP_SUB) return !end;
-    return is_comparison(x->op) && !(end & END_BOUND);
+    return is_comparison(x->op) && !(end & (END_BOUND | END_LOOPS));
 }
 
 static bool elementwise_takes(const plan_lift *l, const graph_node *x, int source,

@@ -6,7 +6,10 @@
 #include "device_here.h"
 #include "interp_device.h"
 #include "quern.h"
+#include "quern_nn.h"
 #include "test.h"
+
+#include <math.h>
 
 enum { ELEMENTS = 37 };
 
@@ -297,6 +300,88 @@ static void cuts_triangles_at_any_diagonal(qn_ctx *qn) {
     expect_made(qn, &before, 10, 10); /* 0, 1 and -1, and a sign each, of two functions */
 }
 
+/* Of [3, 12], whose diagonals to the right are as long up to 9. */
+static void takes_diagonals_at_any_offset(qn_ctx *qn) {
+    enum { ROWS = 3, COLUMNS = 12 };
+    const int64_t shape[2] = {ROWS, COLUMNS};
+    float got[ROWS];
+    qn_tensor *x = qn_reshape(qn_slice(input(qn, QN_F32), 0, 0, ROWS * COLUMNS, 1), 2, shape);
+    qn_realize(1, &x);
+    qn_stats before = stats_of(qn);
+    for (int k = 0; k <= COLUMNS - ROWS; k++)
+        for (int down = 0; down < 2; down++) {
+            qn_tensor *d = down ? qn_diagonal(qn_transpose(x, 0, 1), -k) : qn_diagonal(x, k);
+            CHECK_INT(qn_read(d, got, sizeof got), QN_OK);
+            for (int i = 0; i < ROWS; i++) CHECK_NEAR(got[i], data()[COLUMNS * i + i + k], 0, 0);
+        }
+    expect_made(qn, &before, 6, 3); /* both ends and between, of two ways */
+}
+
+/* The sum over |i - j| <= k of each row. */
+static void sums_bands_of_any_width(qn_ctx *qn) {
+    enum { SIZE = 6 };
+    const int64_t shape[2] = {SIZE, SIZE};
+    float got[SIZE];
+    qn_tensor *x = qn_reshape(qn_slice(input(qn, QN_F32), 0, 0, SIZE * SIZE, 1), 2, shape);
+    qn_tensor *row = qn_iota(qn, QN_I64, 2, shape, 0), *column = qn_iota(qn, QN_I64, 2, shape, 1);
+    qn_realize(1, &x);
+    qn_stats before = stats_of(qn);
+    for (int k = 2; k <= 9; k++) {
+        qn_tensor *reach = qn_scalar_int(qn, QN_I64, k);
+        qn_tensor *near =
+            qn_and(qn_le(column, qn_add(row, reach)), qn_le(row, qn_add(column, reach)));
+        qn_tensor *sum = qn_sum(qn_where(near, x, qn_zeros_like(x)), 1, false);
+        CHECK_INT(qn_read(sum, got, sizeof got), QN_OK);
+        for (int i = 0; i < SIZE; i++) {
+            double expected = 0;
+            for (int j = 0; j < SIZE; j++)
+                if (abs(i - j) <= k) expected += data()[SIZE * i + j];
+            CHECK_NEAR(got[i], expected, 0, 0);
+        }
+    }
+    expect_made(qn, &before, 1, 1);
+}
+
+/* What query i of `queries` makes of column c, by the formula. */
+static double in_window(int64_t queries, int i, int c, int window, bool causal) {
+    enum { SIZE = 6 };
+    const float *x = data();
+    long double weights = 0, sum = 0;
+    int64_t own = i + SIZE - queries;
+    for (int j = 0; j < SIZE; j++) {
+        long double score = 0;
+        if (own - j >= window || (causal ? j > own : j - own >= window)) continue;
+        for (int k = 0; k < SIZE; k++) score += (long double)x[SIZE * i + k] * x[SIZE * j + k];
+        long double weight = expl(score / sqrtl(SIZE));
+        weights += weight;
+        sum += weight * x[SIZE * j + c];
+    }
+    return (double)(sum / weights);
+}
+
+/* Of six queries, and of the last two. */
+static void attends_within_any_window(qn_ctx *qn) {
+    enum { SIZE = 6 };
+    const int64_t shape[2] = {SIZE, SIZE};
+    float got[SIZE][SIZE];
+    qn_tensor *x = qn_reshape(qn_slice(input(qn, QN_F32), 0, 0, SIZE * SIZE, 1), 2, shape);
+    qn_realize(1, &x);
+    for (int64_t queries = 2; queries <= SIZE; queries += 4)
+        for (int causal = 0; causal < 2; causal++) {
+            qn_stats before = {0};
+            for (int w = 2; w <= 9; w++) {
+                qn_tensor *y = qn_attention(qn_slice(x, 0, 0, queries, 1), x, x,
+                                            &QN_ATTENTION_OPTIONS(.causal = causal, .window = w));
+                CHECK_INT(qn_read(y, got, (size_t)(queries * SIZE) * sizeof(float)), QN_OK);
+                for (int i = 0; i < queries; i++)
+                    for (int c = 0; c < SIZE; c++)
+                        CHECK_NEAR(got[i][c], in_window(queries, i, c, w, causal), 1e-5, 1e-5);
+                if (w == 2) before = stats_of(qn);
+            }
+            expect_made(qn, &before, 0, 0);
+        }
+}
+
 static void rolls_by_any_shift(qn_ctx *qn) {
     float got[ELEMENTS];
     qn_tensor *x = input(qn, QN_F32);
@@ -476,6 +561,9 @@ EVERYWHERE(slices_at_any_place)
 EVERYWHERE(steps_through_slices_at_any_place)
 EVERYWHERE(writes_a_cache_at_any_position)
 EVERYWHERE(cuts_triangles_at_any_diagonal)
+EVERYWHERE(takes_diagonals_at_any_offset)
+EVERYWHERE(sums_bands_of_any_width)
+EVERYWHERE(attends_within_any_window)
 EVERYWHERE(rolls_by_any_shift)
 EVERYWHERE(compares_places_with_any_number)
 EVERYWHERE(tells_equal_offsets_from_others)
@@ -498,6 +586,9 @@ int main(int argc, char **argv) {
     RUN(steps_through_slices_at_any_place_everywhere);
     RUN(writes_a_cache_at_any_position_everywhere);
     RUN(cuts_triangles_at_any_diagonal_everywhere);
+    RUN(takes_diagonals_at_any_offset_everywhere);
+    RUN(sums_bands_of_any_width_everywhere);
+    RUN(attends_within_any_window_everywhere);
     RUN(rolls_by_any_shift_everywhere);
     RUN(compares_places_with_any_number_everywhere);
     RUN(tells_equal_offsets_from_others_everywhere);

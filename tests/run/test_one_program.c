@@ -3,8 +3,7 @@
  * Each row calls a public function with fifty values of one argument that is a scalar, an offset or
  * a place, in shapes that stay, and its gradient: what the first few have made serves for the rest,
  * counted by statistics. Values that are made something of, the ends of an axis and numbers such as
- * 0 and 1, are not among them (plan/lift.c); nor is the window of attention, which bounds its
- * loops. A function with an argument of a kind that has neither
+ * 0 and 1, are not among them (plan/lift.c). A function with an argument of a kind that has neither
  * a row nor a reason below is a failure. */
 #include "quern.h"
 #include "quern_nn.h"
@@ -217,6 +216,11 @@ static qn_tensor *stepped(args *a, qn_method method, size_t field) {
     X(diag, right, qn_diag(wide(a), K_))                                                           \
     X(trace, right, qn_trace(wide(a), K_))                                                         \
     X(trace, down, qn_trace(tall(a), -K_))                                                         \
+    X(attention, window,                                                                           \
+      qn_attention(X_, Y_, X_, &QN_ATTENTION_OPTIONS(.causal = true, .window = K_)))               \
+    X(attention, window_ahead, qn_attention(X_, Y_, X_, &QN_ATTENTION_OPTIONS(.window = K_)))      \
+    X(attention, window_of_few,                                                                    \
+      qn_attention(wide(a), Y_, X_, &QN_ATTENTION_OPTIONS(.causal = true, .window = K_)))          \
     X(narrow, start, qn_narrow(X_, 0, K_, 7))                                                      \
     X(slice_scatter, start, qn_slice_scatter(X_, qn_slice(Y_, 0, 0, 7, 1), 0, K_, K_ + 7, 1))      \
     X(select_scatter, index, qn_select_scatter(X_, qn_select(Y_, 1, 0), 1, K_))                    \
