@@ -137,12 +137,15 @@ unary("log_sigmoid", lambda x: sigmoid(-x), lambda x: -sigmoid(x) * sigmoid(-x),
 unary("erf", bell, lambda x: -2 * x * bell(x), ends=[ZERO, ZERO])
 unary("erfc", lambda x: -bell(x), lambda x: 2 * x * bell(x), ends=[ZERO, ZERO])
 poles = [mpf(-1), mpf(-2), mpf(-20), -LARGE]
-unary("lgamma", digamma, lambda x: polygamma(1, x), ends=[(INF, mpf(0)), BOTH],
+beside = [mpf(2) ** -400, -mpf(2) ** -400, mpf(2) ** -33, -mpf(2) ** -33]
+unary("lgamma", digamma, lambda x: polygamma(1, x), ends=[(INF, mpf(0)), BOTH], points=EVERYWHERE + beside,
       special=at_zero((-INF, INF), (INF, INF)) | {x: (NAN, INF) for x in poles})
-unary("digamma", lambda x: polygamma(1, x), lambda x: polygamma(2, x), ends=[ZERO, BOTH],
+unary("digamma", lambda x: polygamma(1, x), lambda x: polygamma(2, x), ends=[ZERO, BOTH], points=EVERYWHERE + beside,
       special=at_zero((INF, -INF), (INF, INF)) | {x: (INF, -INF) for x in poles})
+pole = {x: (-INF, INF) for x in [mpf(0)] + poles} | {MINUS_ZERO: (INF, INF)}
 unary("trigamma", lambda x: polygamma(2, x), lambda x: polygamma(3, x), ends=[ZERO, BOTH], loose=True,
-      points=[mpf("0.5"), mpf("-0.5"), mpf("-2.25"), mpf(1), mpf(2), mpf(20), LARGE])
+      points=EVERYWHERE + [mpf("-2.25")] + beside,
+      special=pole)
 unary("square", lambda x: 2 * x, lambda x: mpf(2), ends=[(INF, mpf(2)), (-INF, mpf(2))],
       nan=(NAN, mpf(2)))
 unary("sign", lambda x: mpf(0), lambda x: mpf(0), ends=[ZERO, ZERO], nan=ZERO)

@@ -35,17 +35,33 @@ static node_id gamma_series(const grad *c, node_id s) {
                  make1(c->g, OP_NEG, gamma_mul(c, tail, u)));
 }
 
-/* Left of 0: that of 1 - x, and -2 pi^3 cos(pi x) / sin(pi x)^3. */
-node_id grad_polygamma2(const grad *c, node_id x) {
+static node_id gamma_where(const grad *c, node_id when, node_id yes, node_id no) {
+    return make3(c->g, OP_WHERE, when, yes, no);
+}
+
+/* -2 pi^3 cos(pi d) / sin(pi d)^3 of the distance d to a pole, -1/2 to 1/2. Near one, where a
+ * derivative's terms would be 0 times infinity, it is -2 / d^3, off by a factor of 1 + O(d^4): all
+ * derivatives are infinite where they should be. */
+static node_id gamma_reflected(const grad *c, node_id d) {
     static const double pi = 3.14159265358979323846;
-    node_id one = gamma_number(c, x, 1), zero = gamma_number(c, x, 0);
-    node_id left = make2(c->g, OP_LT, x, zero), mirror = make2(c->g, OP_SUB, one, x);
-    node_id right = gamma_series(c, make3(c->g, OP_WHERE, left, mirror, x));
-    node_id part = make2(c->g, OP_SUB, x, make1(c->g, OP_ROUND, x));
-    part = make3(c->g, OP_WHERE, left, part, gamma_number(c, x, 0.25));
-    node_id turn = gamma_mul(c, part, gamma_number(c, x, pi)), sine = make1(c->g, OP_SIN, turn);
+    node_id size = make1(c->g, OP_ABS, d);
+    node_id near = make2(c->g, OP_LT, size, gamma_number(c, d, 1 / 32768.));
+    node_id v = make1(c->g, OP_RECIPROCAL, gamma_where(c, near, d, gamma_number(c, d, 1)));
+    node_id pole = gamma_mul(c, gamma_mul(c, v, gamma_mul(c, v, v)), gamma_number(c, d, -2));
+    d = gamma_where(c, near, gamma_number(c, d, 0.25), d);
+    node_id turn = gamma_mul(c, d, gamma_number(c, d, pi)), sine = make1(c->g, OP_SIN, turn);
     node_id cube = gamma_mul(c, sine, gamma_mul(c, sine, sine));
     node_id other = make2(c->g, OP_DIV, make1(c->g, OP_COS, turn), cube);
-    other = gamma_mul(c, other, gamma_number(c, x, -2 * pi * pi * pi));
-    return make2(c->g, OP_ADD, right, make3(c->g, OP_WHERE, left, other, zero));
+    other = gamma_mul(c, other, gamma_number(c, d, -2 * pi * pi * pi));
+    return gamma_where(c, near, pole, other);
+}
+
+/* Left of 0: that of 1 - x, and what the reflection adds. */
+node_id grad_polygamma2(const grad *c, node_id x) {
+    node_id one = gamma_number(c, x, 1), zero = gamma_number(c, x, 0);
+    node_id left = make2(c->g, OP_LT, x, zero), mirror = make2(c->g, OP_SUB, one, x);
+    node_id right = gamma_series(c, gamma_where(c, left, mirror, x));
+    node_id d = make2(c->g, OP_SUB, x, make1(c->g, OP_ROUND, x));
+    node_id other = gamma_reflected(c, gamma_where(c, left, d, gamma_number(c, x, 0.25)));
+    return make2(c->g, OP_ADD, right, gamma_where(c, left, other, zero));
 }
