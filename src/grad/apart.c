@@ -66,16 +66,19 @@ bool grad_keep_apart(grad *c, node_id to, uint32_t place, node_id value) {
     return true;
 }
 
-/* A term as it is added: a half as f32, or as the f32 it was before it was rounded. */
-static node_id wide_term(graph *g, node_id x) {
+node_id grad_unrounded(const graph *g, node_id x) {
     const graph_node *n = node_at(g, x);
-    if (!dtype_is_narrow(n->dtype)) return x;
-    if (n->op == OP_CAST && node_at(g, n->src[0])->dtype == QN_F32) return n->src[0];
-    return make_cast(g, x, QN_F32);
+    bool rounded = dtype_is_narrow(n->dtype) && n->op == OP_CAST;
+    return rounded && node_at(g, n->src[0])->dtype == QN_F32 ? n->src[0] : x;
+}
+
+node_id grad_wide(graph *g, node_id x) {
+    x = grad_unrounded(g, x);
+    return dtype_is_narrow(node_at(g, x)->dtype) ? make_cast(g, x, QN_F32) : x;
 }
 
 node_id grad_plus(graph *g, node_id sum, node_id value) {
-    return sum ? make2(g, OP_ADD, wide_term(g, sum), wide_term(g, value)) : value;
+    return sum ? make2(g, OP_ADD, grad_wide(g, sum), grad_wide(g, value)) : value;
 }
 
 void grad_include(grad *c, node_id *sum, node_id value) {

@@ -137,6 +137,9 @@ bool grad_keep_apart(grad *c, node_id to, uint32_t place, node_id value);
 /* Add to a sum, 0: nothing yet. Of halves it is f32 from the second term on, to be rounded once. */
 void grad_include(grad *c, node_id *sum, node_id value);
 node_id grad_plus(graph *g, node_id sum, node_id value);
+/* A half that was rounded from f32 as it was before; any half as f32, so or by a cast. */
+node_id grad_unrounded(const graph *g, node_id x);
+node_id grad_wide(graph *g, node_id x);
 node_id grad_rounded(const grad *c, uint32_t place, node_id sum); /* as the node's dtype has it */
 node_id grad_whole(grad *c, uint32_t place); /* all terms and pieces added, 0: none */
 

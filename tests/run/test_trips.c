@@ -261,6 +261,72 @@ static void loops_nest(void) {
     on_each_device(nested);
 }
 
+/* ---- halves ------------------------------------------------------------------------------- */
+
+/* In each trip two sums h = h s + w s and k = k s + 256 w s, where s is 1; w is captured, a state that
+ * stays, or captured by a loop inside. The slope of h, or of h + k, by w, a bf16. */
+enum { CAPTURED, KEPT, INNER };
+
+typedef struct halves_body {
+    qn_ctx *qn;
+    qn_tensor *w, *ones;
+    int how;
+} halves_body;
+
+/* The states h, k, and w where it is one, behind so many trips. */
+static void run_halves(const halves_body *b, int64_t trips, int64_t segment, qn_tensor **state) {
+    int n = 2 + (b->how == KEPT);
+    bool inner = b->how == INNER;
+    qn_tensor *s = qn_slice(b->ones, 0, 0, trips, 1), *next[3];
+    qn_loop_options o = QN_LOOP_OPTIONS(.checkpoint = segment);
+    qn_loop *l = qn_loop_begin(b->qn, n, state, 1, &s, &o);
+    for (int i = 0; i < n; i++) next[i] = qn_loop_state(l, i);
+    if (inner) {
+        halves_body in = *b;
+        in.how = CAPTURED;
+        run_halves(&in, 3, segment, next);
+    } else {
+        qn_tensor *w = b->how == KEPT ? next[2] : b->w, *one = qn_loop_slice(l, 0);
+        for (int i = 0; i < 2; i++)
+            next[i] = qn_add(qn_mul(next[i], one), qn_mul(w, qn_mul(one, qn_like(w, i ? 256 : 1))));
+    }
+    CHECK_INT(qn_loop_end(l, n, next, 0, NULL), QN_OK);
+    for (int i = 0; i < n; i++) state[i] = qn_loop_final(l, i);
+    qn_loop_free(l);
+}
+
+static double slope_of_half(int how, int64_t trips, bool both, int64_t segment) {
+    qn_ctx *qn = begin();
+    halves_body b = {
+        .qn = qn, .how = how, .w = qn_cast(numbers(qn, 1, 1, (int64_t[]){1}), QN_BF16)};
+    b.ones = qn_ones(qn, QN_BF16, 2, (int64_t[]){trips, 1});
+    qn_tensor *zero = qn_zeros(qn, QN_BF16, 1, (int64_t[]){1}), *state[3] = {zero, zero, b.w}, *g;
+    run_halves(&b, how == INNER ? trips / 3 : trips, segment, state);
+    qn_tensor *loss = both ? qn_add(state[0], state[1]) : state[0];
+    CHECK_INT(qn_grad(loss, NULL, 1, &b.w, &g), QN_OK);
+    float f = 0;
+    CHECK_INT(qn_read(qn_cast(g, QN_F32), &f, sizeof f), QN_OK);
+    end(qn);
+    return (double)f;
+}
+
+/* 256 + 1 is 256 in bf16, 300 is a number of it; 771 is rounded to 772, 3 times 256 is 768. */
+static void halves(void) {
+    static const int64_t segment[] = {0, 1, 17};
+    for (int how = 0; how <= INNER; how++)
+        for (int i = 0; i < COUNT_OF(segment); i++) {
+            double once = slope_of_half(how, 300, false, segment[i]);
+            double twice = slope_of_half(how, 3, true, segment[i]);
+            if (once == 300 && twice == 772) continue;
+            FAIL("%s, way %d, segments of %d: %g, expected 300; %g, expected 772", device, how,
+                 (int)segment[i], once, twice);
+        }
+}
+
+static void terms_of_halves_are_added_in_f32_over_all_trips(void) {
+    on_each_device(halves);
+}
+
 /* ---- as many trips as data say ------------------------------------------------------------- */
 
 /* x halved while it is above 1: how often, and what is left. */
@@ -705,6 +771,7 @@ int main(int argc, char **argv) {
     RUN(gradients_are_those_of_it_unrolled);
     RUN(second_gradients_are_those_of_it_unrolled);
     RUN(states_may_change_places_in_any_number_of_trips);
+    RUN(terms_of_halves_are_added_in_f32_over_all_trips);
     RUN(loops_nest);
     RUN(a_loop_ends_when_its_condition_does);
     RUN(data_may_say_how_many_trips_there_are);
