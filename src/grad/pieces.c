@@ -12,6 +12,9 @@
  * is alone in its layer is a padding, as ever. Sorting is by what intervals begin at for the
  * largest sizes that variables may have; that they do not overlap is proved for all.
  *
+ * What layers of halves add is f32, and stays f32 where it is joined with others and added again:
+ * who asks for the gradient rounds it, once.
+ *
  * Slices with one step s along an axis, x[k::s], lie in its s residue classes. Each class is laid
  * out for itself, as an axis of every s-th place, and they are interleaved: joined along an axis of
  * s behind that one, which is then merged with it. */
@@ -93,7 +96,15 @@ static node_id zeros_beside(const layout *l, node_id x, int axis, sym size) {
     int64_t v[QN_MAX_RANK];
     memcpy(v, node_dims(l->g, x, &rank), (size_t)l->rank * sizeof *v);
     v[axis] = size;
-    return make_number(l->g, l->dtype, graph_tuple(l->g, rank, v), 0);
+    return make_number(l->g, (qn_dtype)node_at(l->g, x)->dtype, graph_tuple(l->g, rank, v), 0);
+}
+
+/* Pieces beside each other, all as f32 where one is a sum of halves. */
+static node_id join_pieces(const layout *l, int n, node_id *piece, int axis) {
+    bool wide = false;
+    for (int i = 0; i < n; i++) wide |= node_at(l->g, piece[i])->dtype != l->dtype;
+    for (int i = 0; i < n && wide; i++) piece[i] = grad_wide(l->g, piece[i]);
+    return n > 1 ? make_join(l->g, n, piece, axis) : piece[0];
 }
 
 /* ---- layers ---------------------------------------------------------------------------------- */
@@ -166,7 +177,7 @@ static node_id join_layer(const layout *l, const layer *x, uint32_t number, cons
     }
     sym rest = sym_sub(s, (sym)l->dims[axis], end);
     if (rest != SYM_ZERO) piece[pieces++] = zeros_beside(l, x->last->value, axis, rest);
-    return make_join(l->g, pieces, piece, axis);
+    return join_pieces(l, pieces, piece, axis);
 }
 
 /* ---- axis by axis ---------------------------------------------------------------------------- */
@@ -189,7 +200,7 @@ static node_id lay_out_class(const layout *l, uint32_t n, box *b, int axis) {
     uint32_t count = find_layers(l, intervals, interval, layers, of);
     for (uint32_t i = 0; i < count; i++)
         sum = grad_plus(l->g, sum, join_layer(l, &layers[i], i, interval, of, axis));
-    return make_cast(l->g, sum, l->dtype);
+    return sum;
 }
 
 /* x, whole along the axis and those behind, with that axis as `size` and one of `places` behind it,
@@ -245,7 +256,7 @@ static node_id interleave(const layout *l, uint32_t n, box *b, int axis) {
         if (end == n && next < step)
             piece[pieces++] = zero_places(&behind, x, axis + 1, step - next);
     }
-    node_id all = pieces > 1 ? make_join(l->g, pieces, piece, axis + 1) : piece[0];
+    node_id all = join_pieces(l, pieces, piece, axis + 1);
     all = with_places(l, all, axis, each * step, 0);
     if (each * step == size) return all;
     int64_t cut[3 * QN_MAX_RANK];
@@ -286,7 +297,7 @@ static node_id lay_out(const layout *l, uint32_t n, box *b, int axis) {
     node_id sum = 0;
     if (axis == l->rank) {
         for (uint32_t i = 0; i < n; i++) sum = grad_plus(l->g, sum, b[i].value);
-        return make_cast(l->g, sum, l->dtype);
+        return sum;
     }
     sym_store *s = l->g->syms;
     for (uint32_t i = 0; i < n; i++) {
@@ -305,7 +316,7 @@ static node_id lay_out(const layout *l, uint32_t n, box *b, int axis) {
                                    : interleave(l, end - i, b + i, axis);
         sum = grad_plus(l->g, sum, x);
     }
-    return make_cast(l->g, sum, l->dtype);
+    return sum;
 }
 
 static node_id assemble(grad *c, const grad_piece *list) {

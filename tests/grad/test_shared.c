@@ -376,6 +376,51 @@ static void two_convolutions_give_x_both_their_gradients(void) {
     }
 }
 
+/* ---- halves ---------------------------------------------------------------------------------- */
+
+/* The gradient of the sum of n slices of a bf16 [rows, COLUMNS], at row 0, column `at`: each gives
+ * 1. Slice i has rows 0 to row_end, and columns from start to end by step. */
+enum { COLUMNS = 700 };
+typedef struct cut {
+    int64_t row_end, start, end, step;
+} cut;
+
+static double slope_of_cuts(qn_ctx *qn, int64_t rows, int n, const cut *of, int64_t at) {
+    qn_tensor *x = qn_cast(zeros(qn, 2, (int64_t[]){rows, COLUMNS}), QN_BF16), *loss = NULL, *g;
+    for (int i = 0; i < n; i++) {
+        qn_tensor *y =
+            qn_slice(qn_slice(x, 0, 0, of[i].row_end, 1), 1, of[i].start, of[i].end, of[i].step);
+        y = qn_sum(qn_cast(y, QN_F32), QN_ALL, false);
+        loss = loss ? qn_add(loss, y) : y;
+    }
+    static float f[2 * COLUMNS];
+    CHECK_INT(qn_grad(loss, NULL, 1, &x, &g), QN_OK);
+    CHECK_INT(qn_read(qn_cast(g, QN_F32), f, (size_t)rows * COLUMNS * sizeof *f), QN_OK);
+    return (double)f[at];
+}
+
+/* 256 + 1 is 256 in bf16, 300 is a number of it, and so is 258. */
+static void slices_of_halves_are_added_in_f32(void) {
+    static const char *const device[] = {"cpu", "ref"};
+    static cut of[301];
+    for (int d = 0; d < 2; d++) {
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.device = device[d], .threads = 1));
+        for (int i = 0; i < 300; i++) of[i] = (cut){1, i, i + 400, 1};
+        CHECK_NEAR(slope_of_cuts(qn, 1, 300, of, 350), 300, 0, 0);
+        for (int i = 0; i < 300; i++) of[i] = (cut){1, 0, COLUMNS, i + 2};
+        CHECK_NEAR(slope_of_cuts(qn, 1, 300, of, 0), 300, 0, 0);
+        for (int i = 0; i < 300; i++) of[i] = (cut){1, 2 * i, COLUMNS, 2};
+        CHECK_NEAR(slope_of_cuts(qn, 1, 300, of, COLUMNS - 2), 300, 0, 0);
+        for (int i = 0; i < 257; i++) of[i] = (cut){1, i, i + 400, 1};
+        of[257] = (cut){2, 300, 400, 1};
+        CHECK_NEAR(slope_of_cuts(qn, 2, 258, of, 350), 258, 0, 0);
+        for (int i = 0; i < 257; i++) of[i] = (cut){1, 0, COLUMNS - 2 * i, 2};
+        of[257] = (cut){1, 0, COLUMNS, 3};
+        CHECK_NEAR(slope_of_cuts(qn, 1, 258, of, 0), 258, 0, 0);
+        qn_close(qn);
+    }
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(each_use_is_one_contraction_added_to_those_before);
@@ -390,5 +435,6 @@ int main(int argc, char **argv) {
     RUN(a_recurrent_network_has_the_gradients_of_its_steps);
     RUN(a_repeated_tensor_has_the_sum_of_its_uses);
     RUN(two_convolutions_give_x_both_their_gradients);
+    RUN(slices_of_halves_are_added_in_f32);
     return test_end();
 }
