@@ -217,7 +217,8 @@ enum { HOLDERS_MANY = 7 };    /* so many or more: for good */
 enum { VERSION_WRITTEN = 1 }; /* by qn_write through a view: no part of any static graph */
 
 typedef struct graph_node {
-    uint8_t op;
+    uint8_t op : 7;
+    uint8_t named : 1; /* a handle named it when a request first computed it: see run/kept.c */
     uint8_t dtype : 5;
     uint8_t spent : 1;  /* GONE: a run that it was donated to took it */
     uint8_t varies : 1; /* its value may be another under other bindings of the variables */

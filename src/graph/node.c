@@ -186,7 +186,7 @@ static void mark_passed(graph *g, node_id simpler, node_id id, int depth) {
 }
 
 node_id node_make(graph *g, node_form form, int n, const node_id *src) {
-    graph_node node = {.op = (uint8_t)form.op,
+    graph_node node = {.op = (unsigned)form.op & 127,
                        .dtype = (unsigned)form.dtype & 31,
                        .sources = (unsigned)n & 3,
                        .flags = NODE_CONSED,
@@ -201,7 +201,7 @@ node_id node_make(graph *g, node_form form, int n, const node_id *src) {
 }
 
 node_id node_make_loop(graph *g, node_form form, node_id src, node_id body) {
-    graph_node node = {.op = (uint8_t)form.op,
+    graph_node node = {.op = (unsigned)form.op & 127,
                        .dtype = (unsigned)form.dtype & 31,
                        .sources = 1,
                        .flags = NODE_CONSED,
@@ -235,7 +235,7 @@ node_id node_version(graph *g, node_id x) {
 static node_id linked(graph *g, int op, const node_id *src) {
     node_reserve(g);
     const graph_node *n = &g->node[src[0]];
-    return node_take(g, &(graph_node){.op = (uint8_t)op,
+    return node_take(g, &(graph_node){.op = (unsigned)op & 127,
                                       .dtype = n->dtype,
                                       .sources = 1,
                                       .shape = n->shape,

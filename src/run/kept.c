@@ -4,7 +4,9 @@
  * handle names, is computed anew by the next request that goes through it; its node then remembers
  * that (`computed`). So the second request that computes the same value stores it, and from the
  * third on it is there: no more than twice the work, and no memory for what is used once, which is
- * nearly everything in a loop that trains.
+ * nearly everything in a loop that trains. A handle that names it when it is first computed is
+ * enough (`named`): a state that each step names anew, h = f(h), is let go by its handle before the
+ * next step's request comes through it.
  *
  * What is kept is a shortcut and nothing else. The node stays an expression: it needs its sources,
  * gradients and rules see through it, it can be let go at any time. Only while a request is planned
@@ -84,6 +86,11 @@ void kept_read(qn_ctx *qn, node_id n) {
     kept_done(qn);
 }
 
+/* Does a handle name it, or did one when it was first computed? */
+static bool is_named(const graph_node *x) {
+    return x->holders || x->named;
+}
+
 /* ---- while a request runs -------------------------------------------------------------------- */
 
 bool kept_show(qn_ctx *qn, arena *a, kept_values *k, uint32_t nodes, const node_id *order) {
@@ -91,7 +98,7 @@ bool kept_show(qn_ctx *qn, arena *a, kept_values *k, uint32_t nodes, const node_
     for (uint32_t i = 0; i < nodes; i++) {
         graph_node *x = node_at(qn->graph, order[i]);
         if (x->flags & NODE_REALIZED) continue;
-        again |= x->computed && x->holders;
+        again |= x->computed && is_named(x);
         if (!x->buffer) continue;
         if (!k->node) k->node = arena_alloc(a, (nodes + 1) * sizeof *k->node);
         x->flags |= NODE_REALIZED;
@@ -173,7 +180,7 @@ uint32_t kept_choose(qn_ctx *qn, arena *a, uint32_t nodes, const node_id *order,
     uint32_t n = roots;
     for (uint32_t i = 0; i < nodes; i++) {
         const graph_node *x = node_at(g, order[i]);
-        if (!c.edge[i] || !x->computed || !x->holders || node_is_memory(x)) continue;
+        if (!c.edge[i] || !x->computed || !is_named(x) || node_is_memory(x)) continue;
         node_id want = node_shown(g, order[i]);
         if (!worth_it(&c, g, want, most)) continue;
         bool there = false;
@@ -194,7 +201,9 @@ void kept_take(qn_ctx *qn, uint32_t nodes, const node_id *order, uint32_t n, con
     graph *g = qn->graph;
     for (uint32_t i = 0; i < nodes; i++) {
         graph_node *x = node_at(g, order[i]);
-        if (x->sources) x->computed = 1;
+        if (!x->sources) continue;
+        if (!x->computed) x->named = x->holders > 0;
+        x->computed = 1;
     }
     for (uint32_t i = 0; i < n; i++) {
         graph_node *x = node_at(g, node[i]);
