@@ -239,6 +239,68 @@ static void a_failed_run_gives_no_value(void) {
     unsetenv("QN_CHECK");
 }
 
+/* The value of index_put or gather with an index outside, computed or known: then it is NULL. */
+static qn_tensor *bad_value(qn_tensor *x, bool put, bool known) {
+    qn_tensor *i =
+        known ? qn_full_int(qn, QN_I64, 1, SHAPE(3), 5) : qn_slice(indices(5, true), 0, 0, 3, 1);
+    qn_index_item item[1] = {QN_AT_PLACES(i)};
+    return put ? qn_index_put(x, 1, item, qn_ones(qn, QN_F32, 0, NULL), QN_COMBINE_SET)
+               : qn_gather(x, i, 0);
+}
+
+static void expect_values(qn_tensor *t, const float *want) {
+    float v[3] = {0};
+    CHECK_INT(qn_read(t, v, sizeof v), QN_OK);
+    for (int i = 0; i < 3; i++) CHECK_NEAR((double)v[i], (double)want[i], 0, 0);
+}
+
+/* Nothing is lost: what was recorded before has the old value, and the target takes another. */
+static void replace_bad_value(bool put, bool written) {
+    static const float old_square[3] = {0.25f, 1, 4}, next[3] = {7, 8, 9}, slope[3] = {14, 16, 18};
+    qn_tensor *t = values(), *square = qn_square(t), *doubled, *g;
+    const char *want =
+        put ? "index_put: index 5 of an axis of 3" : "gather: index 5 of an axis of 3";
+    CHECK_INT(qn_assign(t, bad_value(t, put, false)), QN_OK);
+    doubled = qn_add(t, t);
+    qn_tensor *of[4] = {t, t, doubled, square};
+    CHECK_INT(qn_grad(qn_square(t), NULL, 1, &t, &g), QN_OK);
+    for (int i = 0; i < 5; i++) {
+        CHECK_INT(read_all(i < 4 ? of[i] : g), QN_ERANGE);
+        CHECK_STR(qn_error(qn), want);
+        qn_clear_error(qn);
+    }
+    qn_tensor *good = qn_from(qn, QN_F32, 1, SHAPE(3), next);
+    CHECK_INT(written ? qn_write(t, next, sizeof next) : qn_assign(t, good), QN_OK);
+    expect_values(square, old_square);
+    expect_values(t, next);
+    CHECK_INT(qn_grad(qn_square(t), NULL, 1, &t, &g), QN_OK);
+    expect_values(g, slope);
+    CHECK_INT(read_all(doubled), QN_ERANGE);
+    CHECK_STR(qn_error(qn), want);
+    qn_clear_error(qn);
+    expect_values(t, next);
+}
+
+static void an_assigned_bad_value_is_an_error_until_another_is_assigned(void) {
+    static const char *const device[] = {"cpu", "ref"};
+    static const float old[3] = {0.5f, -1, 2};
+    setenv("QN_CHECK", "1", 1);
+    for (int d = 0; d < 2; d++) {
+        qn = qn_open(&QN_OPTIONS(.device = device[d]));
+        for (int i = 0; i < 4; i++) replace_bad_value(i & 1, i & 2);
+        for (int put = 0; put < 2; put++) {
+            qn_tensor *t = values();
+            CHECK(qn_assign(t, bad_value(t, put, true)) != QN_OK);
+            CHECK_STR(error(), put ? "index_put: index 5 of an axis of 3"
+                                   : "gather: index 5 of an axis of 3");
+            qn_clear_error(qn);
+            expect_values(t, old);
+        }
+        qn_close(qn);
+    }
+    unsetenv("QN_CHECK");
+}
+
 static void ignored_labels_do_not_count(void) {
     setenv("QN_CHECK", "1", 1);
     qn = qn_open(NULL);
@@ -358,6 +420,7 @@ int main(int argc, char **argv) {
     RUN(null_plans_and_finds_nothing);
     RUN(compiled_graphs_check_each_run);
     RUN(a_failed_run_gives_no_value);
+    RUN(an_assigned_bad_value_is_an_error_until_another_is_assigned);
     RUN(ignored_labels_do_not_count);
     RUN(masks_are_no_indices);
     RUN(indices_in_loops_are_checked_in_each_trip);
