@@ -146,11 +146,8 @@ static PyObject *set_knob(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "ss", &knob, &value)) return NULL;
     qn_ctx *qn = core_ctx();
     if (!qn) return NULL;
-    if (!strcmp(knob, "lines")) {
-        core.lines = strcmp(value, "0") != 0;
-        Py_RETURN_NONE;
-    }
     if (qn_set(qn, knob, value) < 0) return raise_of(qn);
+    if (!strcmp(knob, "lines")) core.lines = strcmp(value, "0") != 0;
     Py_RETURN_NONE;
 }
 

@@ -78,6 +78,9 @@ class Lines(unittest.TestCase):
         self.assertIsNone(qn.place_of(qn.zeros(1)))
         qn.set_knob("lines", "1")
         self.assertIsNotNone(qn.place_of(qn.zeros(1)))
+        with self.assertRaisesRegex(ValueError, 'lines takes 0 or 1, not "off"'):
+            qn.set_knob("lines", "off")
+        self.assertIsNotNone(qn.place_of(qn.zeros(1)))
 
 
 class Forks(unittest.TestCase):

@@ -1,12 +1,13 @@
 /* knobs.c - the QN_* knobs: defaults from the rows of knobs.h, then the environment, then qn_set().
  *
  * A NUMBER is a whole number from 0 on, in decimal digits only; anything else is an error that
- * names what was given, for a typing mistake must not pass for a 0. A PATH has a slash in it, or is
- * on or off: a word alone is a mistake, too. LETTERS are some of those that mean something, a
- * COMPILER is one of a few words, TUNING a NUMBER or the word online, which is no number. An
- * environment variable set to nothing counts as not set; a program that runs with more rights than
- * its caller reads none, for the knobs name files and programs. The environment is not this
- * library's alone, so a QN_* variable that is no knob is told of in the log, and is no error.
+ * names what was given, for a typing mistake must not pass for a 0. A SWITCH is 0 or 1, and nothing
+ * else passes for one of them. A PATH has a slash in it, or is on or off: a word alone is a
+ * mistake, too. LETTERS are some of those that mean something, a COMPILER is one of a few words,
+ * TUNING a NUMBER or the word online, which is no number. An environment variable set to nothing
+ * counts as not set; a program that runs with more rights than its caller reads none, for the knobs
+ * name files and programs. The environment is not this library's alone, so a QN_* variable that is
+ * no knob is told of in the log, and is no error.
  *
  * Invariant: a knob's text is either its row's default or a copy from the context's heap. */
 #include "base/base.h"
@@ -15,7 +16,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-typedef enum { NUMBER, TEXT, PATH, LETTERS, COMPILER, TUNING } knob_kind;
+typedef enum { NUMBER, SWITCH, TEXT, PATH, LETTERS, COMPILER, TUNING } knob_kind;
 typedef enum { ANY, OPEN } knob_when;
 
 typedef struct knob_row {
@@ -74,11 +75,19 @@ static void knob_drop(qn_ctx *qn, int k) {
     qn->knob[k].text = NULL;
 }
 
+/* What is kept as a number alone; false, and its text is kept, too. */
+static bool is_numeric(knob_kind kind) {
+    return kind == NUMBER || kind == SWITCH;
+}
+
 /* `as` is the name the user knows it by: "threads", or "QN_THREADS" from the environment. */
 static int knob_assign(qn_ctx *qn, int k, const char *as, const char *value) {
-    if (rows[k].kind == NUMBER) {
-        if (knob_parse(value, &qn->knob[k].number)) return QN_OK;
-        return fail(qn, QN_EARG, "%s takes a whole number from 0 on, not \"%s\"", as, value);
+    if (is_numeric(rows[k].kind)) {
+        bool is_switch = rows[k].kind == SWITCH;
+        bool fine = !is_switch || !strcmp(value, "0") || !strcmp(value, "1");
+        if (fine && knob_parse(value, &qn->knob[k].number)) return QN_OK;
+        return fail(qn, QN_EARG, "%s takes %s, not \"%s\"", as,
+                    is_switch ? "0 or 1" : "a whole number from 0 on", value);
     }
     const char *wants = knob_wants(rows[k].kind, value);
     if (wants) return fail(qn, QN_EARG, "%s is %s, not \"%s\"", as, wants, value);
@@ -96,7 +105,7 @@ static int knob_assign(qn_ctx *qn, int k, const char *as, const char *value) {
 int knobs_open(qn_ctx *qn) {
     for (int k = 0; k < KNOB_COUNT; k++) {
         qn->knob[k] = (knob_value){.text = rows[k].def};
-        if (rows[k].kind == NUMBER) knob_parse(rows[k].def, &qn->knob[k].number);
+        if (is_numeric(rows[k].kind)) knob_parse(rows[k].def, &qn->knob[k].number);
     }
     for (int k = 0; k < KNOB_COUNT; k++) {
         const char *value = secure_getenv(rows[k].environment);

@@ -1,7 +1,8 @@
 /* knobs.h - every QN_* environment knob, one row each; docs/knobs.md is generated from here.
- * X(NAME, name, kind, when, default, doc)   kind: NUMBER, TEXT, PATH (with a slash in it, or on or
- * off), LETTERS, COMPILER, TUNING (a number of seconds, or online); when: qn_set() may change it at
- * ANY time, or it is read when a context is OPENed and setting it later is an error */
+ * X(NAME, name, kind, when, default, doc)   kind: NUMBER, SWITCH (0 or 1), TEXT, PATH (with a slash
+ * in it, or on or off), LETTERS, COMPILER, TUNING (a number of seconds, or online); when: qn_set()
+ * may change it at ANY time, or it is read when a context is OPENed and setting it later is an
+ * error */
 X(DEBUG, "debug", LETTERS, ANY, "",
   "letters: g graph, a autograd, f fusion, m memory, k kernel per pass, r rules, s schedules and "
   "search, c source, x timings, e devices")
@@ -59,20 +60,20 @@ X(TRACE, "trace", TEXT, OPEN, "",
   "a file into which a context's spans, kernels, copies and memory are written, for Perfetto or "
   "chrome://tracing; % in its name: the process's number; of the process's second context .2 "
   "follows it")
-X(SCHEDULE, "schedule", NUMBER, ANY, "1",
+X(SCHEDULE, "schedule", SWITCH, ANY, "1",
   "0 runs every kernel unscheduled, as lowered (for finding faults)")
-X(FUSE, "fuse", NUMBER, ANY, "1", "0 materialises every node (for finding faults)")
-X(LIFT, "lift", NUMBER, ANY, "1",
+X(FUSE, "fuse", SWITCH, ANY, "1", "0 materialises every node (for finding faults)")
+X(LIFT, "lift", SWITCH, ANY, "1",
   "0 compiles every constant into its kernel instead of giving it at each launch (for finding "
   "faults)")
-X(EXPLICIT, "explicit", NUMBER, ANY, "0",
+X(EXPLICIT, "explicit", SWITCH, ANY, "0",
   "1 forbids implicit casts: tensors of several dtypes that meet in one call are QN_EDTYPE, which "
   "names them. Numbers (qn_weak) meet everything")
-X(LINES, "lines", NUMBER, ANY, "1",
+X(LINES, "lines", SWITCH, ANY, "1",
   "0: tensors of the Python package do not keep the line that recorded them")
-X(NAIVE, "naive", NUMBER, OPEN, "0",
+X(NAIVE, "naive", SWITCH, OPEN, "0",
   "1: quern.jit of the Python package runs the plain functions")
-X(CHECK, "check", NUMBER, ANY, "0",
+X(CHECK, "check", SWITCH, ANY, "0",
   "1 checks every index that is computed (gather, scatter, take, embedding, labels of losses) when "
   "it is used, on every device: one outside is an error of the read or run that names operation "
   "and value")

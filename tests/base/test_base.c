@@ -466,6 +466,50 @@ static void knobs_numbers_are_strict(void) {
     bench_check(&b);
 }
 
+/* By both ways: what is refused changes nothing, and the error says name, value and choice. */
+static void check_switch(bench *b, knob k, const char *environment, const char *name) {
+    static const char *const bad[] = {"2",  "-1",  "00",  "01",  "10",
+                                      " 1", "1.0", "yes", "off", "true"};
+    int64_t other = !b->qn.knob[k].number;
+    CHECK_INT(knobs_set(&b->qn, name, other ? "1" : "0"), QN_OK);
+    CHECK_INT(b->qn.knob[k].number, other);
+    for (size_t i = 0; i <= COUNT_OF(bad); i++) {
+        char set[96], opened[96];
+        const char *value = i < COUNT_OF(bad) ? bad[i] : ""; /* in the environment: not set */
+        sprintf(set, "%s takes 0 or 1, not \"%s\"", name, value);
+        sprintf(opened, "%s takes 0 or 1, not \"%s\"", environment, value);
+        CHECK_INT(knobs_set(&b->qn, name, value), QN_EARG);
+        CHECK_STR(qn_error(&b->qn), set);
+        CHECK_INT(b->qn.knob[k].number, other);
+        qn_clear_error(&b->qn);
+        bench in;
+        bench_open(&in);
+        setenv(environment, value, 1);
+        CHECK_INT(knobs_open(&in.qn), *value ? QN_EARG : QN_OK);
+        if (*value) CHECK_STR(qn_error(&in.qn), opened);
+        unsetenv(environment);
+        knobs_close(&in.qn);
+        bench_check(&in);
+    }
+}
+
+static void switches_take_0_and_1_alone(void) {
+    clear_environment();
+    bench b;
+    bench_open(&b);
+    CHECK_INT(knobs_open(&b.qn), QN_OK);
+    static const char *const switches[] = {"schedule", "fuse",  "lift", "explicit",
+                                           "lines",    "naive", "check"};
+    for (size_t i = 0; i < COUNT_OF(switches); i++) {
+#define X(NAME, name, kind, when, def, doc)                                                        \
+    if (!strcmp(switches[i], name)) check_switch(&b, KNOB_##NAME, "QN_" #NAME, name);
+#include "base/knobs.h"
+#undef X
+    }
+    knobs_close(&b.qn);
+    bench_check(&b);
+}
+
 static void unknown_knobs_list_the_known(void) {
     clear_environment();
     bench b;
@@ -539,6 +583,7 @@ int main(int argc, char **argv) {
     RUN(knobs_read_the_environment);
     RUN(knobs_set_own_their_texts);
     RUN(knobs_numbers_are_strict);
+    RUN(switches_take_0_and_1_alone);
     RUN(unknown_knobs_list_the_known);
     RUN(log_gives_one_line_a_call);
     return test_end();
