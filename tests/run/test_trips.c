@@ -263,8 +263,8 @@ static void loops_nest(void) {
 
 /* ---- halves ------------------------------------------------------------------------------- */
 
-/* In each trip two sums h = h s + w s and k = k s + 256 w s, where s is 1; w is captured, a state that
- * stays, or captured by a loop inside. The slope of h, or of h + k, by w, a bf16. */
+/* In each trip two sums h = h s + w s and k = k s + 256 w s, where s is 1; w is captured, a state
+ * that stays, or captured by a loop inside. The slope of h, or of h + k, by w, a bf16. */
 enum { CAPTURED, KEPT, INNER };
 
 typedef struct halves_body {
