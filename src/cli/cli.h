@@ -86,8 +86,6 @@ int model_save_progress(const model *m, const char *path, const model_progress *
 /* Into a model of the same sizes and characters, and its optimizer; all, or a code with an error.
  */
 int model_load_progress(const model *m, const char *path, model_progress *p);
-/* Can a file be put there? A code with an error. */
-int model_may_save(qn_ctx *qn, const char *path);
 bool model_load(model *m, qn_ctx *qn, const char *path); /* reports on failure */
 void model_close(model *m);
 
@@ -117,6 +115,9 @@ double cli_seconds(void); /* monotonic */
 void cli_on_interrupt(void (*handler)(int signal_number));
 /* A whole file, of any kind, in memory from malloc, with a NUL behind it; NULL, and errno. */
 char *cli_read_file(const char *path, size_t *size);
+/* Before the work whose result is to go there: can a file be put there? What is there stays as it
+ * is, and nothing else is left. Reports on failure; NULL, of an option that was not given, can. */
+bool cli_may_write(const char *command, const char *path);
 
 int command_train(int argc, char **argv);
 int command_generate(int argc, char **argv);

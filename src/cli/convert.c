@@ -298,6 +298,7 @@ int command_convert(int argc, char **argv) {
     if (status >= 0) return status;
     if (files < 2) return lacking("convert", files ? "to which OUT?" : "which IN and OUT?");
     if (!read_names(&c, file[1])) return EXIT_USAGE;
+    if (!cli_may_write("convert", file[1])) return EXIT_FAILED;
     c.qn = cli_open("convert", NULL);
     if (!c.qn) return EXIT_FAILED;
     status = convert_all(&c, file[0], file[1]);

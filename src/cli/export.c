@@ -3,6 +3,7 @@
 #include "quern_export.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct export_options {
     const char *model, *out, *name, *blob;
@@ -20,6 +21,25 @@ static const option export_rows[] = {
      "parameters into a file of their own, not into the C file"},
     {"batch", OPTION_WHOLE, offsetof(export_options, batch), 1, 4096, "N", "rows of a run (1)"},
 };
+
+/* The C file, its header beside it, and the blob: before the model is read and compiled. */
+static bool may_write(const export_options *o) {
+    size_t n = strlen(o->out);
+    if (n < 3 || strcmp(o->out + n - 2, ".c") != 0) {
+        cli_failed("export", "\"%s\" is no path of a .c file", o->out);
+        return false;
+    }
+    char *header = strdup(o->out);
+    if (!header) {
+        cli_failed("export", "out of memory");
+        return false;
+    }
+    header[n - 1] = 'h';
+    bool fine = cli_may_write("export", o->out) && cli_may_write("export", header) &&
+                cli_may_write("export", o->blob);
+    free(header);
+    return fine;
+}
 
 /* Ids [batch, context] to logits. */
 static qn_code write_model(const model *m, qn_ctx *qn, const export_options *o) {
@@ -46,6 +66,7 @@ int command_export(int argc, char **argv) {
         fprintf(stderr, "quern export: --model is needed\n");
         return EXIT_USAGE;
     }
+    if (!may_write(&o)) return EXIT_FAILED;
     model m = {.gpt = NULL};
     qn_ctx *qn = cli_open("export", "cpu");
     if (!qn) return EXIT_FAILED;

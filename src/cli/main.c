@@ -1,4 +1,5 @@
 /* main.c - the command `quern`: finds the command named first and hands it the rest. */
+#include "base/base.h"
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -83,6 +84,22 @@ char *cli_read_file(const char *path, size_t *size) {
     free(text);
     errno = because;
     return NULL;
+}
+
+/* As the writers do it: by a file of its own beside the place, which goes again. */
+bool cli_may_write(const char *command, const char *path) {
+    char end[FOLDER_PATH], folder[FOLDER_PATH];
+    const char *name, *why = "its links lead nowhere";
+    if (!path) return true;
+    bool found = file_resolve(path, end);
+    int at = found ? file_folder(end, folder, &name) : -1;
+    if (found) why = "its folder cannot be opened";
+    file_write_to w;
+    bool fine = at >= 0 && file_begin(&w, at, name, FILE_OVER_FILE, 0666, &why);
+    if (!fine) cli_failed(command, "%s: %s: %s", path, why, strerror(errno));
+    if (fine) file_drop(&w);
+    if (at >= 0) close(at);
+    return fine;
 }
 
 /* What could not be written is a failure, whatever the command thinks. */

@@ -118,13 +118,6 @@ int model_save_progress(const model *m, const char *path, const model_progress *
     return save(m, path, NAN, p);
 }
 
-int model_may_save(qn_ctx *qn, const char *path) {
-    file_writer w;
-    int code = file_create(&w, qn, path);
-    if (!code) file_abandon(&w);
-    return code;
-}
-
 /* ---- loading ------------------------------------------------------------------------------ */
 
 typedef struct reading {

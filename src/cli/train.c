@@ -330,14 +330,12 @@ static bool may_save(trainer *t) {
     size_t size = strlen(t->o->out) + sizeof ".checkpoint";
     t->checkpoint = malloc(size);
     if (t->checkpoint) snprintf(t->checkpoint, size, "%s.checkpoint", t->o->out);
-    if (!t->checkpoint)
+    if (!t->checkpoint) {
         cli_failed("train", "out of memory");
-    else if (model_may_save(t->qn, t->o->out) ||
-             (t->o->checkpoint > 0 && model_may_save(t->qn, t->checkpoint)))
-        cli_failed("train", "%s", qn_error(t->qn));
-    else
-        return true;
-    return false;
+        return false;
+    }
+    return cli_may_write("train", t->o->out) && cli_may_write("train", t->o->curve) &&
+           (t->o->checkpoint <= 0 || cli_may_write("train", t->checkpoint));
 }
 
 static int run(trainer *t) {

@@ -356,5 +356,6 @@ int command_view(int argc, char **argv) {
     int status = options_parse(&set, argc - named, argv + named, &o);
     if (status >= 0) return status;
     if (!named) return cli_failed("view", "which file? quern view FILE"), EXIT_USAGE;
+    if (!cli_may_write("view", o.out)) return EXIT_FAILED;
     return view_file(argv[0], &o);
 }

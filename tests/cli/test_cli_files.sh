@@ -43,6 +43,38 @@ chmod 640 "$scratch/real.safetensors"
 check again status_is 0 "$quern" train --text "$text" --out "$scratch/link.safetensors" $small --steps 2
 check the_mode_stays sh -c "[ \$(stat -c %a $scratch/real.safetensors) = 640 ]"
 
+# The other results: nothing that would be noticed later is there, neither text nor model nor recording.
+first() { # first PATTERN COMMAND...: refused for where its result is to go, and before it reads anything
+    pattern=$1
+    shift
+    status_is 1 "$quern" "$@" && says "$pattern" && ! says absent >/dev/null
+}
+absent=$scratch/absent
+refuses() { # refuses NAME PATTERN PLACE: of each command that writes a file at its end
+    check "curve_$1" first "$3.*$2" train --text "$absent" --out "$model" --curve "$3"
+    check "page_$1" first "$3.*$2" view "$absent" --out "$3"
+    check "page_of_a_model_$1" first "$3.*$2" view "$absent.safetensors" --out "$3"
+    check "conversion_$1" first "$3.*$2" convert "$absent" "$3" --kind gguf
+    check "blob_$1" first "$3.*$2" export --model "$absent" --out "$scratch/e.c" --blob "$3"
+}
+refuses is_a_folder 'it is a folder' "$scratch/folder"
+refuses is_in_no_folder 'No such file or directory' "$scratch/no/place"
+refuses is_a_device 'it is a device' /dev/full
+refuses is_a_pipe 'it is a pipe' "$scratch/pipe"
+mkdir "$scratch/d.c" "$scratch/f.h"
+check exported_c_is_a_folder first 'd.c: it is a folder' export --model "$absent" --out "$scratch/d.c"
+check its_header_is_a_folder first 'f.h: it is a folder' export --model "$absent" --out "$scratch/f.c"
+check exported_c_is_no_c first 'no path of a .c file' export --model "$absent" --out "$scratch/e"
+
+# What is there already is as it was where the work fails, and nothing else is there.
+for kept in k.svg k.html k.gguf k.c k.h k.bin; do echo "of before" >"$scratch/$kept"; done
+check absent_text status_is 1 "$quern" train --text "$absent" --out "$model.new" --curve "$scratch/k.svg"
+check absent_recording status_is 1 "$quern" view "$absent" --out "$scratch/k.html"
+check absent_archive status_is 1 "$quern" convert "$absent" "$scratch/k.gguf"
+check absent_model status_is 1 "$quern" export --model "$absent" --out "$scratch/k.c" --blob "$scratch/k.bin"
+check all_are_as_before sh -c "[ \$(cat $scratch/k.* | grep -c '^of before\$') = 6 ]"
+check and_no_others sh -c "! ls -a $scratch $scratch/folder | grep -E 'part|new|^e\\.'"
+
 # Standard output that takes nothing.
 for command in "--help" "--version" "devices" "train --help" "tune --list"; do
     # shellcheck disable=SC2086
