@@ -141,5 +141,6 @@ static int run(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+    signal(SIGXFSZ, SIG_IGN); /* a file past its greatest size is an error that is said */
     return output_written(run(argc, argv));
 }

@@ -85,6 +85,20 @@ check full_output_of_json status_is 1 sh -c "$quern train --text $text --out $mo
 check full_output_of_generate status_is 1 sh -c "$quern generate --model $model --length 3 >/dev/full"
 check closed_output status_is 1 sh -c "$quern --version >&-"
 
+# A file that would grow past the greatest size that files may have (8 blocks).
+mkdir "$scratch/small"
+limited() { # limited COMMAND...: a shell's limit is that of its children
+    sh -c 'ulimit -f 8; "$@" 2>"$0"' "$scratch/limited" "$@"
+    status=$?
+    cp "$scratch/limited" "$scratch/stderr" && return $status
+}
+limited_fails() { limited "$quern" "$@"; test $? -eq 1; }
+# shellcheck disable=SC2086
+check over_the_greatest_size limited_fails train --text "$text" --out "$scratch/small/m.safetensors" \
+    $small --width 64 --steps 1
+check says_that_it_is_too_large says 'File too large'
+check nothing_of_it_is_left sh -c "! ls -A $scratch/small | grep ."
+
 # A signal to end.
 ended_by() { # ended_by SIGNAL
     rm -f "$model"
