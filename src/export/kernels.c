@@ -161,7 +161,9 @@ static void write_function(writer *w, uint32_t number) {
     str_add(c->out, "\n/* ");
     for (const char *p = c->k->name; *p; p++)
         if (*p != '*' && *p != '/') str_addn(c->out, p, 1);
-    str_addf(c->out, " */\nstatic void kernel_%u(", number);
+    str_add(c->out, " */\n");
+    clike_branches(c);
+    str_addf(c->out, "static void kernel_%u(", number);
     write_arguments(w, c->out);
     str_add(c->out, ") {\n");
     write_names(w);

@@ -192,6 +192,31 @@ static void sums_of_narrow_integers_are_whole(void) {
     qn_close(qn);
 }
 
+/* gcc 12 read neighbouring lanes under the first one's mask. */
+static void gathers_keep_their_masks(void) {
+    qn_ctx *qn = open_by_cc();
+    if (!qn) {
+        SKIP("no C compiler");
+        return;
+    }
+    double data[64], got[64];
+    int64_t index[64];
+    for (int64_t n = 16; n <= 64; n += 16)
+        for (int round = 0; round < 8; round++) {
+            int64_t shape[] = {1, n};
+            int wrong = 0;
+            for (int i = 0; i < n; i++)
+                data[i] = i + 1, index[i] = (i * 7 + round * 13 + i * i * round) % 3 ? 1 : 0;
+            qn_tensor *x = qn_from(qn, QN_F64, 2, shape, data);
+            qn_tensor *at = qn_from(qn, QN_I64, 2, shape, index);
+            CHECK_INT(qn_read(qn_gather(x, at, 0), got, sizeof(double) * (size_t)n), QN_OK);
+            for (int i = 0; i < n; i++) wrong += got[i] != (index[i] ? 0 : data[i]);
+            if (wrong) FAIL("%d of %d elements", wrong, (int)n);
+        }
+    if (qn_error_code(qn)) FAIL("%s", qn_error(qn));
+    qn_close(qn);
+}
+
 /* A power of integers is a chain of products of a value by itself, of which gcc made a tree. */
 static void integer_powers_take_little_memory(void) {
     if (!open_script("ulimit -v 1500000", 1)) return;
@@ -213,6 +238,7 @@ static void integer_powers_take_little_memory(void) {
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(integer_powers_take_little_memory);
+    RUN(gathers_keep_their_masks);
     RUN(sums_of_narrow_integers_are_whole);
     RUN(many_kernels_take_few_calls);
     RUN(calls_run_side_by_side);

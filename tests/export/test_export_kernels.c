@@ -105,6 +105,28 @@ static const char inner_main[] =
     "    for (int i = 0; i < 48; i++)\n"
     "        if (c[i] != (i < 40 && i % 16 >= 5 ? a[i / 16] * b[i] : -1)) return 9;\n";
 
+/* Loads under masks that differ from lane to lane, in loops that compilers unroll. */
+static const char masked_load[] =
+    "kernel \"masked\" {\n"
+    "  arg a0 i64[32] read\n"
+    "  arg a1 f64[32] read\n"
+    "  arg a2 f64[32] write\n"
+    "  for i < 2 {\n"
+    "    unroll u < 2 {\n"
+    "      vec v < 8 {\n"
+    "        a2[16*i + 8*u + v] = a1[16*i + 8*u + v; guard=eq(a0[16*i + 8*u + v], i64(0))]\n"
+    "      }\n"
+    "    }\n"
+    "  }\n"
+    "}\n";
+static const char masked_load_main[] =
+    "    int64_t *a = make(32 * 8);\n    double *b = make(32 * 8), *c = make(32 * 8);\n"
+    "    for (int n = 0; n < 50; n++) {\n"
+    "        for (int i = 0; i < 32; i++) b[i] = i + 1, a[i] = (i * 7 + n * 13 + i * i * n) % 3;\n"
+    "        kernel_0(a, b, c);\n"
+    "        for (int i = 0; i < 32; i++) if (c[i] != (a[i] ? 0 : b[i])) return 9;\n"
+    "    }\n";
+
 typedef struct one {
     export e;
     qn_ctx *qn;
@@ -141,15 +163,16 @@ static void play_one(const char *text, const char *body) {
             "int main(void) {\n%s    return 0;\n}\n",
             o.out.s ? o.out.s : "", o.e.programs ? o.e.program[0].scratch : 0, body);
     fclose(f);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 8; i++) {
         char command[1000];
         size_t size;
         if (!export_has(i % 2 ? "clang" : "gcc")) continue;
         snprintf(command, sizeof command,
-                 "cd %s && %s -D_GNU_SOURCE " EXPORT_STRICT
-                 " %s -O1 -fsanitize=address,undefined -fno-sanitize-recover=all one.c -o one -lm"
+                 "cd %s && %s -D_GNU_SOURCE " EXPORT_STRICT " %s %s one.c -o one -lm"
                  " >log 2>&1 && ASAN_OPTIONS=detect_leaks=0 ./one >>log 2>&1",
-                 export_folder, i % 2 ? "clang" : "gcc", i < 2 ? "" : "-DQN_EXPORT_PLAIN");
+                 export_folder, i % 2 ? "clang" : "gcc", i % 4 < 2 ? "" : "-DQN_EXPORT_PLAIN",
+                 i < 4 ? "-O1 -fsanitize=address,undefined -fno-sanitize-recover=all"
+                       : "-O3 -march=native -ffp-contract=off");
         int status = system(command);
         if (!status) continue;
         char *log = export_read("log", &size);
@@ -171,6 +194,10 @@ static void guards_are_read_where_valid(void) {
     play_one(masked_store, masked_main);
 }
 
+static void loads_keep_their_masks(void) {
+    play_one(masked_load, masked_load_main);
+}
+
 static void shared_numbers_are_read_where_a_lane_is_on(void) {
     play_one(shared_load, shared_main);
     play_one(inner_load, inner_main);
@@ -181,6 +208,7 @@ int main(int argc, char **argv) {
     export_begin();
     RUN(tiles_of_copies_have_room);
     RUN(guards_are_read_where_valid);
+    RUN(loads_keep_their_masks);
     RUN(shared_numbers_are_read_where_a_lane_is_on);
     export_end();
     return test_end();

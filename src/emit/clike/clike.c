@@ -399,9 +399,25 @@ static void write_root(clike *c, stmt_id root, sym offset, sym trips) {
     str_add(c->out, "    }\n");
 }
 
+/* gcc 12 makes one load under a mask of several, of the first one's mask, where loops around the
+ * lanes are unrolled before they become vectors: some lanes are 0 that should not be. It makes such
+ * masks of branches in loops; conditions of indices alone, which it knows how to compare, came out
+ * right. */
+void clike_branches(clike *c) {
+    bool data = false;
+    for (expr_id e = 1; e < c->k->exprs; e++) {
+        const ir_expr *x = ir_e(c->k, e);
+        data |= x->kind == EXPR_LOAD && x->load.guard;
+    }
+    if (!data) return;
+    str_add(c->out, "#if defined(__GNUC__) && !defined(__clang__)\n"
+                    "__attribute__((optimize(\"no-tree-loop-if-convert\")))\n#endif\n");
+}
+
 static void write_kernel(clike *c) {
     char name[EMIT_NAME];
     emit_name(c->number, name);
+    clike_branches(c);
     str_addf(c->out,
              "void %s(void *const *args, const int64_t *vars, void *scratch, "
              "int64_t begin, int64_t end) {\n",

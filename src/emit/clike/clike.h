@@ -56,6 +56,8 @@ void clike_line(clike *c); /* indentation */
 void clike_close_block(clike *c);
 void clike_block(clike *c, stmt_id parent); /* the statements in a loop's body */
 void clike_loop(clike *c, stmt_id loop);
+/* What a function of C needs in front of it where its kernel loads under conditions. */
+void clike_branches(clike *c);
 
 /* ---- workgroup.c: what only dialects with groups have ---------------------------------------- */
 
