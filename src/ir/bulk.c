@@ -42,12 +42,17 @@ static bool heights(bulk *b) {
     return true;
 }
 
+/* Instructions: functions are formulas of many. */
+static double operations(int op, int dtype) {
+    return ir_expands(op, dtype) ? op_cost(op, dtype) : 1;
+}
+
 static void count_expr(bulk *b, expr_id e, double *nodes, double *loads) {
     expr_id *arg[3];
     if (!e || e >= b->k->exprs || b->seen[e] == b->mark) return;
     b->seen[e] = b->mark;
     const ir_expr *x = ir_e(b->k, e);
-    *nodes += 1;
+    *nodes += x->kind == EXPR_OP ? operations(x->op, x->dtype) : 1;
     *loads += x->kind == EXPR_LOAD;
     int n = ir_expr_args(ir_e(b->k, e), arg);
     for (int i = 0; i < n; i++)
@@ -64,6 +69,7 @@ static bool count_stmt(bulk *b, stmt_id s, double copies, double steps) {
     int n = ir_stmt_exprs(t, slot);
     b->mark++;
     for (int i = 0; i < n; i++) count_expr(b, *slot[i], &nodes, &loads);
+    if (t->kind == STMT_STORE && monoid_rows[t->monoid].states > 1) nodes += IR_COMBINED;
     if (t->kind == STMT_DEF && t->def.value) {
         int64_t least = sym_lo(b->k->syms, ir_m(b->k, t->def.mem)->size);
         if (least > 1) elements = (double)least;

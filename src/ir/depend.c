@@ -440,7 +440,8 @@ bool ir_roots_independent(kernel *k, str *why) {
 /* Does the index, with the UNROLL and WORD variables around `at` as constants, become constant +
  * VEC variable (lanes: their count) or a constant (lanes 0)? Or, of a load, lanes * VEC variable +
  * a constant below lanes: one element of each register? */
-static bool register_index(const kernel *k, stmt_id at, sym index, bool load, int64_t *lanes) {
+static bool register_index(const kernel *k, stmt_id at, sym index, bool load, int64_t *lanes,
+                           bool *column) {
     sym_store *s = k->syms;
     int64_t c, gcd_ok = 1, across = 1;
     *lanes = 0;
@@ -450,6 +451,7 @@ static bool register_index(const kernel *k, stmt_id at, sym index, bool load, in
         if (!sym_split(s, index, l->l.var, &across, &index)) return false;
         *lanes = sym_hi(s, l->l.extent);
     }
+    *column = across != 1;
     if (across != 1) { /* the registers' lanes and number are powers of two, at most as many */
         if (!load || *lanes < 2 || across < 2 || across > IR_LANES || (across & (across - 1)))
             return false;
@@ -477,17 +479,21 @@ int64_t ir_register_lanes(kernel *k, mem_id tile, str *why) {
     ir_access *t;
     uint32_t n = ir_accesses(k, k->root, &t);
     int64_t lanes, common = -1;
+    bool column, columns = false, rows = false;
     int number = ir_tile_number(k, tile);
     if (!sym_is_const(k->syms, ir_m(k, tile)->size, NULL))
         return no_register(why, number, "has no constant size");
     for (uint32_t i = 0; i < n; i++) {
         if (t[i].mem != tile) continue;
-        if (t[i].dyn || !register_index(k, t[i].at, t[i].index, t[i].load, &lanes))
+        if (t[i].dyn || !register_index(k, t[i].at, t[i].index, t[i].load, &lanes, &column))
             return no_register(why, number, "has an index that is no register of it");
         if (common >= 0 && lanes != common)
             return no_register(why, number, "is used by different numbers of lanes");
         common = lanes;
+        columns |= column;
+        rows |= !column;
     }
+    if (columns && !rows) return no_register(why, number, "is read across its registers alone");
     return common < 0 ? 0 : common;
 }
 

@@ -492,6 +492,7 @@ ir_verdict ir_verify(const kernel *k, str *why);
 #define IR_INDEX_PARTS 2048        /* of an index expression in text, floors and minima opened */
 #define IR_COPIES      (1 << 14)   /* of statements, once unrolled */
 #define IR_CODE        (1 << 18)   /* operations in them: LLVM takes some 20 us for each */
+#define IR_COMBINED    64          /* of them to combine two states: two of logsumexp take 45 */
 #define IR_REGISTERS   1024        /* of all REG tiles: each loop has a phi for each it changes */
 #define IR_ARG_BYTES   (1LL << 46) /* of an argument, where sizes are smallest */
 #define IR_STEPS       (1LL << 44) /* statements run at least: an hour and more */

@@ -285,6 +285,9 @@ static void checker_rejects_registers_that_are_none(void) {
     REJECTS(HEAD
             " reg t0 f32[8]\n for i < 8 { def t0 vec j < 4 { t0[j] = a1[j] } a0[i] = t0[0] } }",
             BROKEN, "different numbers of lanes");
+    REJECTS(HEAD " reg t0 f32[8]\n par i < 4 { def t0 = f32(0) unroll u < 2 { vec j < 4 { "
+                 "a0[j] = t0[4*j + 1] } } } }",
+            BROKEN, "across its registers alone");
 }
 
 static void checker_rejects_broken_links(void) {

@@ -399,6 +399,30 @@ static void a_schedule_that_unrolls_too_much_is_refused(void) {
     ir_close(k);
 }
 
+/* Functions are many instructions, and so is what a state's components are combined by. */
+static void operations_are_counted_as_they_are_expanded(void) {
+    static const char functions[] =
+        "kernel \"x\" {\n arg a0 f32[8192] write\n arg a1 f32[8192] read\n unroll i < 8192 {\n"
+        " a0[i] = tanh(exp(tanh(exp(a1[i]))))\n }\n}\n";
+    static const char states[] =
+        "kernel \"x\" {\n arg a0 f32[8192] read\n arg a1 f32[1] write\n local t0 f32[1]\n"
+        " local t1 f32[1]\n def t0 = f32(-inf)\n def t1 = f32(0)\n unroll i < 8192 {\n"
+        " (t0, t1)[0] logsumexp= a0[i], f32(1)\n }\n a1[0] = t0[0]\n}\n";
+    static const char *const text[] = {functions, states};
+    for (size_t i = 0; i < COUNT_OF(text); i++) {
+        str why;
+        str_open(&why, &ctx.heap);
+        kernel *k = ir_read(&ctx, text[i], strlen(text[i]), 1);
+        if (k)
+            FAIL("%s", text[i]);
+        else if (!strstr(ctx.error, "operations once loops are unrolled"))
+            FAIL("%s", ctx.error);
+        ir_close(k);
+        str_free(&why);
+        ctx.code = QN_OK, ctx.error[0] = 0;
+    }
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     heap_open(&ctx.heap, NULL, &ctx);
@@ -422,6 +446,7 @@ int main(int argc, char **argv) {
     RUN(names_of_63_characters_come_back_and_longer_ones_are_refused);
     RUN(a_zero_byte_is_refused_wherever_it_stands);
     RUN(lines_are_counted_from_where_the_text_begins);
+    RUN(operations_are_counted_as_they_are_expanded);
     RUN(a_schedule_that_unrolls_too_much_is_refused);
     CHECK_INT(ctx.heap.bytes, 0);
     return test_end();
