@@ -167,10 +167,26 @@ static qn_tensor *bound_of(qn_tensor *x, double v, bool upper) {
     return build_const(tensor_ctx(x), d, 0, scalar_number(d, upper ? floor(v) : ceil(v)));
 }
 
+static double least_of(qn_dtype d) {
+    bool is_signed = d != QN_BOOL && !dtype_is_unsigned(d);
+    return is_signed ? -ldexp(1, 8 * (int)qn_dtype_size(d) - 1) : 0;
+}
+
+/* Is there a value of the dtype between the bounds? */
+static bool holds_between(qn_dtype d, double lo, double hi) {
+    if (dtype_is_float(d) || lo > hi) return true;
+    bool is_signed = d != QN_BOOL && !dtype_is_unsigned(d);
+    double past = d == QN_BOOL ? 2 : ldexp(1, 8 * (int)qn_dtype_size(d) - is_signed);
+    return ceil(lo) <= floor(hi) && ceil(lo) < past && floor(hi) >= least_of(d);
+}
+
 qn_tensor *qn_clamp(qn_tensor *x, double lo, double hi) {
     func_frame f = func_on("clamp", ARG(x));
     if (x && (isnan(lo) || isnan(hi)))
         return func_end(f, fail_null(tensor_ctx(x), QN_EARG, "clamp: between %g and %g", lo, hi));
+    if (x && !holds_between(qn_dtype_of(x), lo, hi))
+        return func_end(f, fail_null(tensor_ctx(x), QN_EARG, "clamp: no %s between %g and %g",
+                                     qn_dtype_name(qn_dtype_of(x)), lo, hi));
     qn_tensor *least = bound_of(x, lo, false), *most = bound_of(x, hi, true);
     qn_tensor *y = qn_where(qn_lt(x, least), least, x);
     return func_end(f, qn_where(qn_lt(most, y), most, y));
@@ -342,7 +358,10 @@ qn_tensor *qn_hardtanh(qn_tensor *x, double lo, double hi) {
 
 qn_tensor *qn_threshold(qn_tensor *x, double threshold, double value) {
     func_frame f = func_on("threshold", ARG(x));
-    return func_end(f, qn_where(qn_le(x, bound_of(x, threshold, false)), qn_like(x, value), x));
+    qn_tensor *other = qn_like(x, value);
+    qn_dtype d = qn_dtype_of(x);
+    if (other && !dtype_is_float(d) && !(floor(threshold) >= least_of(d))) return func_end(f, x);
+    return func_end(f, qn_where(qn_le(x, bound_of(x, threshold, true)), other, x));
 }
 
 qn_tensor *qn_softplus_beta(qn_tensor *x, double beta, double threshold) {

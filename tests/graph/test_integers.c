@@ -166,7 +166,32 @@ static void clamps(void) {
     qn_tensor *bytes = qn_cast(vector(3, (const int64_t[]){0, 1, 200}), QN_U8);
     check_values("sign", qn_sign(bytes), QN_U8, 3, (const int64_t[]){0, 1, 1});
     REFUSED(qn_clamp(x, (double)NAN, 1), "clamp: between nan and 1");
+    REFUSED(qn_clamp(x, 0.2, 0.8), "clamp: no i8 between 0.2 and 0.8");
+    REFUSED(qn_clamp(x, 128, 1e9), "clamp: no i8 between 128 and 1e+09");
+    REFUSED(qn_clamp(x, -INFINITY, -129), "clamp: no i8 between -inf and -129");
+    REFUSED(qn_clamp(bools, 2, 3), "clamp: no bool between 2 and 3");
+    check_values("the last one", qn_clamp(x, 126.5, 127), QN_I8, 5,
+                 (const int64_t[]){127, 127, 127, 127, 127});
     REFUSED(qn_clamp(qn_cast(x, QN_F32), 0, (double)NAN), "clamp: between 0 and nan");
+}
+
+static void thresholds(void) {
+    const int64_t v[] = {-128, -1, 0, 2, 127};
+    qn_tensor *x = qn_cast(vector(5, v), QN_I8);
+    check_values("threshold", qn_threshold(x, 1.5, 7), QN_I8, 5,
+                 (const int64_t[]){7, 7, 7, 2, 127});
+    check_values("threshold at a value", qn_threshold(x, 2, 7), QN_I8, 5,
+                 (const int64_t[]){7, 7, 7, 7, 127});
+    check_values("threshold above all", qn_threshold(x, 1e9, 7), QN_I8, 5,
+                 (const int64_t[]){7, 7, 7, 7, 7});
+    check_values("threshold below all", qn_threshold(x, -128.5, 7), QN_I8, 5, v);
+    check_values("no threshold", qn_threshold(x, (double)NAN, 7), QN_I8, 5, v);
+    REFUSED(qn_threshold(x, 0, 2.5), "threshold: 2.5 is no i8");
+    REFUSED(qn_threshold(x, 0, 128), "threshold: 128 is no i8");
+}
+
+static void thresholds_of_integers_are_whole(void) {
+    on_devices(thresholds);
 }
 
 static void clamps_of_integers_keep_to_integers_and_no_bound_is_nan(void) {
@@ -226,6 +251,7 @@ int main(int argc, char **argv) {
     RUN(remainders_by_0_are_the_number);
     RUN(values_that_no_integer_is_are_errors);
     RUN(random_integers_beyond_the_dtype_are_an_error);
+    RUN(thresholds_of_integers_are_whole);
     RUN(clamps_of_integers_keep_to_integers_and_no_bound_is_nan);
     RUN(triangles_and_diagonals_take_any_offset);
     RUN(arithmetic_of_bools_is_refused_as_the_array_api_says);
