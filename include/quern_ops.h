@@ -405,11 +405,11 @@ QN_API qn_tensor *qn_sum_axes(qn_tensor *x, int n, const int *axes, bool keepdim
 QN_API qn_tensor *qn_prod(qn_tensor *x, int axis, bool keepdims);
 /* as prod, over n axes */
 QN_API qn_tensor *qn_prod_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
-/* largest over axes; NaN when one is there (any dtype) */
+/* largest over axes; NaN when one is there; either zero where both are largest (any dtype) */
 QN_API qn_tensor *qn_max(qn_tensor *x, int axis, bool keepdims);
 /* as max, over n axes */
 QN_API qn_tensor *qn_max_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
-/* smallest over axes; NaN when one is there (any dtype) */
+/* smallest over axes; NaN when one is there; either zero where both are smallest (any dtype) */
 QN_API qn_tensor *qn_min(qn_tensor *x, int axis, bool keepdims);
 /* as min, over n axes */
 QN_API qn_tensor *qn_min_axes(qn_tensor *x, int n, const int *axes, bool keepdims);

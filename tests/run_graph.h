@@ -382,21 +382,30 @@ static inline bool same_bits(const step *s, const void *a, const void *b, int64_
            isnan(dtype_get_f(s->dtype, b, i));
 }
 
-/* The steps that come of floats that were added or multiplied up. */
-static inline void find_regrouped(const program *p, bool *regrouped) {
+static inline bool both_zero(const step *s, const void *a, const void *b, int64_t i) {
+    return dtype_get_f(s->dtype, a, i) == 0 && dtype_get_f(s->dtype, b, i) == 0;
+}
+
+/* The steps that come of floats that were added or multiplied up; and of the largest or smallest,
+ * which is either of two zeros. */
+static inline void find_regrouped(const program *p, bool *regrouped, bool *zeros) {
     for (int i = 0; i < p->steps; i++) {
         const step *s = &p->step[i];
         int row = op_rows[s->op].class_ == CLASS_REDUCE ? monoid_of_reduction(s->op) : MONOID_SET;
         if (s->op == OP_SCATTER) row = (int)s->attr[1];
         bool floats = s->sources && dtype_is_float(p->step[s->src[0]].dtype);
         regrouped[i] = floats && (row == MONOID_SUM || row == MONOID_PROD);
-        for (int k = 0; k < s->sources; k++) regrouped[i] |= regrouped[s->src[k]];
+        zeros[i] = floats && (row == MONOID_MAX || row == MONOID_MIN);
+        for (int k = 0; k < s->sources; k++) {
+            regrouped[i] |= regrouped[s->src[k]];
+            zeros[i] |= zeros[s->src[k]];
+        }
     }
 }
 
 static inline verdict same_values(const program *p, const values *a, const values *b, way how) {
-    bool regrouped[STEPS] = {false};
-    if (how == BITS) find_regrouped(p, regrouped);
+    bool regrouped[STEPS] = {false}, zeros[STEPS] = {false};
+    if (how == BITS) find_regrouped(p, regrouped, zeros);
     for (int i = 0; i < p->steps; i++) {
         const step *s = &p->step[i];
         bool bits = (how == BITS || how == BITS_ALL) && !regrouped[i];
@@ -404,6 +413,7 @@ static inline verdict same_values(const program *p, const values *a, const value
         for (int64_t e = 0; e < n; e++) {
             if (bits ? same_bits(s, a->at[i], b->at[i], e) : same_element(s, a->at[i], b->at[i], e))
                 continue;
+            if (zeros[i] && both_zero(s, a->at[i], b->at[i], e)) continue;
             return blame(i, "t%d[%lld] is %.17g (%lld), the reference has %.17g (%lld), allowed %g",
                          i, (long long)e, dtype_get_f(s->dtype, a->at[i], e),
                          (long long)dtype_get_i(s->dtype, a->at[i], e),

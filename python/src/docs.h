@@ -195,8 +195,10 @@ X(sum, "(x, axis=None, keepdims=False, *, dtype=None)",
   "sum over axes; of what is repeated n times n*x, rounded once (integers and floats)")
 X(prod, "(x, axis=None, keepdims=False, *, dtype=None)",
   "product over axes; of what is repeated n times x^n (integers and floats)")
-X(max, "(x, axis=None, keepdims=False)", "largest over axes; NaN when one is there (any dtype)")
-X(min, "(x, axis=None, keepdims=False)", "smallest over axes; NaN when one is there (any dtype)")
+X(max, "(x, axis=None, keepdims=False)",
+  "largest over axes; NaN when one is there; either zero where both are largest (any dtype)")
+X(min, "(x, axis=None, keepdims=False)",
+  "smallest over axes; NaN when one is there; either zero where both are smallest (any dtype)")
 X(argmax, "(x, axis=None, keepdims=False)",
   "first index of the largest, in the flat order of axes (any dtype; gives i64)")
 X(argmin, "(x, axis=None, keepdims=False)",

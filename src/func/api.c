@@ -219,7 +219,7 @@ qn_tensor *qn_sub(qn_tensor *x, qn_tensor *y) {
     return build_elem(OP_SUB, 2, (qn_tensor *const[]){x, y});
 }
 
-/* [gen mul b9d50aad f6a51d49] */
+/* [gen mul ca1bbd86 f6a51d49] */
 qn_tensor *qn_mul(qn_tensor *x, qn_tensor *y) {
     return build_elem(OP_MUL, 2, (qn_tensor *const[]){x, y});
 }
@@ -289,7 +289,7 @@ qn_tensor *qn_ne(qn_tensor *x, qn_tensor *y) {
     return build_elem(OP_NE, 2, (qn_tensor *const[]){x, y});
 }
 
-/* [gen and 08e04f46 55872091] */
+/* [gen and 62c95da9 55872091] */
 qn_tensor *qn_and(qn_tensor *x, qn_tensor *y) {
     return build_elem(OP_AND, 2, (qn_tensor *const[]){x, y});
 }
@@ -344,22 +344,22 @@ qn_tensor *qn_prod_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
     return func_reduce_axes(OP_PROD, x, n, axes, keepdims);
 }
 
-/* [gen max 3c551fe8 f7047b07] */
+/* [gen max c6098da8 f7047b07] */
 qn_tensor *qn_max(qn_tensor *x, int axis, bool keepdims) {
     return func_reduce(OP_MAX, x, axis, keepdims);
 }
 
-/* [gen max_axes 3c551fe8 0b4608db] */
+/* [gen max_axes c6098da8 0b4608db] */
 qn_tensor *qn_max_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
     return func_reduce_axes(OP_MAX, x, n, axes, keepdims);
 }
 
-/* [gen min b3e71b3d 5f7b78b0] */
+/* [gen min dca50bbc 5f7b78b0] */
 qn_tensor *qn_min(qn_tensor *x, int axis, bool keepdims) {
     return func_reduce(OP_MIN, x, axis, keepdims);
 }
 
-/* [gen min_axes b3e71b3d 8aa247fd] */
+/* [gen min_axes dca50bbc 8aa247fd] */
 qn_tensor *qn_min_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
     return func_reduce_axes(OP_MIN, x, n, axes, keepdims);
 }
