@@ -127,6 +127,33 @@ static const char masked_load_main[] =
     "        for (int i = 0; i < 32; i++) if (c[i] != (a[i] ? 0 : b[i])) return 9;\n"
     "    }\n";
 
+/* Sums of narrow integers, a chain a lane, in loops that compilers unroll. */
+static const char narrow_sum[] = "kernel \"narrow\" {\n"
+                                 "  arg a0 i8[512] read\n"
+                                 "  arg a1 i64[8] write\n"
+                                 "  reg t0 i64[1]\n"
+                                 "  reg t1 i64[16]\n"
+                                 "  for r < 8 {\n"
+                                 "    def t0 = i64(0)\n"
+                                 "    def t1 = i64(0)\n"
+                                 "    for o < 4 {\n"
+                                 "      for u < 1 {\n"
+                                 "        vec v < 16 {\n"
+                                 "          t1[v] += cast:i64(a0[64*r + 16*o + v])\n"
+                                 "        }\n"
+                                 "      }\n"
+                                 "    }\n"
+                                 "    vec w < 16 {\n"
+                                 "      t0[0] += t1[w]\n"
+                                 "    }\n"
+                                 "    a1[r] = t0[0]\n"
+                                 "  }\n"
+                                 "}\n";
+static const char narrow_sum_main[] = "    int8_t *a = make(512);\n    int64_t *b = make(8 * 8);\n"
+                                      "    for (int i = 0; i < 512; i++) a[i] = i % 4 != 0;\n"
+                                      "    kernel_0(a, b);\n"
+                                      "    for (int i = 0; i < 8; i++) if (b[i] != 48) return 9;\n";
+
 typedef struct one {
     export e;
     qn_ctx *qn;
@@ -172,7 +199,7 @@ static void play_one(const char *text, const char *body) {
                  " >log 2>&1 && ASAN_OPTIONS=detect_leaks=0 ./one >>log 2>&1",
                  export_folder, i % 2 ? "clang" : "gcc", i % 4 < 2 ? "" : "-DQN_EXPORT_PLAIN",
                  i < 4 ? "-O1 -fsanitize=address,undefined -fno-sanitize-recover=all"
-                       : "-O3 -march=native -ffp-contract=off");
+                       : "-O3 -march=native -mprefer-vector-width=512 -ffp-contract=off");
         int status = system(command);
         if (!status) continue;
         char *log = export_read("log", &size);
@@ -198,6 +225,10 @@ static void loads_keep_their_masks(void) {
     play_one(masked_load, masked_load_main);
 }
 
+static void sums_of_narrow_integers_are_whole(void) {
+    play_one(narrow_sum, narrow_sum_main);
+}
+
 static void shared_numbers_are_read_where_a_lane_is_on(void) {
     play_one(shared_load, shared_main);
     play_one(inner_load, inner_main);
@@ -209,6 +240,7 @@ int main(int argc, char **argv) {
     RUN(tiles_of_copies_have_room);
     RUN(guards_are_read_where_valid);
     RUN(loads_keep_their_masks);
+    RUN(sums_of_narrow_integers_are_whole);
     RUN(shared_numbers_are_read_where_a_lane_is_on);
     export_end();
     return test_end();
