@@ -93,7 +93,8 @@ static qn_ctx *open_context(const char *device) {
     }
     /* An index that lies outside is an IndexError, as Python has it, and no 0: where only the
      * device knows it, by the read. */
-    if (!getenv("QN_CHECK")) qn_set(qn, "check", "1");
+    const char *check = getenv("QN_CHECK");
+    if (!check || !*check) qn_set(qn, "check", "1");
     const char *reason = NULL, *name = qn_device_of(qn, &reason);
     name = device ? device : name;
     char *copy = PyMem_Malloc(strlen(name) + 1);

@@ -1,6 +1,9 @@
 """x[...] and x[...] = y beside NumPy, at indices drawn at random."""
 
+import os
 import random
+import subprocess
+import sys
 import unittest
 
 import quern as qn
@@ -156,6 +159,15 @@ class ByHand(unittest.TestCase):
             self.assertEqual(y.tolist(), [[1, 2], [3, 4]])
         y[qn.tensor([1]), qn.tensor([-2])] = 9.0
         self.assertEqual(y.tolist(), [[1, 2], [9, 4]])
+
+    def test_a_check_that_says_nothing_is_on(self):
+        code = "import quern as qn; print(qn.tensor([1.0, 2.0])[qn.tensor([2]) + 0].tolist())"
+        path = os.path.dirname(os.path.dirname(os.path.abspath(qn.__file__)))
+        for said, status in (("", 1), ("1", 1), ("0", 0)):
+            env = dict(os.environ, QN_CHECK=said, PYTHONPATH=path)
+            done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+            self.assertEqual(done.returncode, status, done.stderr)
+            self.assertEqual("index 2 of an axis of 2" in done.stderr, status == 1, done.stderr)
 
 
 if __name__ == "__main__":

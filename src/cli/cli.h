@@ -118,6 +118,8 @@ char *cli_read_file(const char *path, size_t *size);
 /* Before the work whose result is to go there: can a file be put there? What is there stays as it
  * is, and nothing else is left. Reports on failure; NULL, of an option that was not given, can. */
 bool cli_may_write(const char *command, const char *path);
+/* The file appears under the path when it is complete; false, said, where it cannot be written. */
+bool cli_write_file(const char *command, const char *path, const void *data, size_t size);
 
 int command_train(int argc, char **argv);
 int command_generate(int argc, char **argv);

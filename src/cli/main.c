@@ -7,7 +7,9 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 static const struct {
     const char *name, *about;
@@ -62,12 +64,24 @@ void cli_on_interrupt(void (*handler)(int signal_number)) {
     sigaction(SIGTERM, &action, NULL);
 }
 
+/* Files have an end; pipes and devices may have none, so that much is read of them. */
+static const size_t most_of_a_pipe = (size_t)1 << 28;
+
+static bool is_regular(FILE *file) {
+    struct stat s;
+    return fstat(fileno(file), &s) == 0 && S_ISREG(s.st_mode);
+}
+
 char *cli_read_file(const char *path, size_t *size) {
     FILE *file = fopen(path, "rb");
     char *text = NULL;
-    size_t room = 0;
+    size_t room = 0, most = file && is_regular(file) ? SIZE_MAX : most_of_a_pipe;
     *size = 0;
     while (file && !feof(file) && !ferror(file)) {
+        if (*size > most) {
+            errno = EFBIG;
+            break;
+        }
         if (*size + 1 >= room) {
             room = room ? room * 2 : 1 << 16;
             char *grown = realloc(text, room);
@@ -98,6 +112,19 @@ bool cli_may_write(const char *command, const char *path) {
     bool fine = at >= 0 && file_begin(&w, at, name, FILE_OVER_FILE, 0666, &why);
     if (!fine) cli_failed(command, "%s: %s: %s", path, why, strerror(errno));
     if (fine) file_drop(&w);
+    if (at >= 0) close(at);
+    return fine;
+}
+
+bool cli_write_file(const char *command, const char *path, const void *data, size_t size) {
+    char end[FOLDER_PATH], folder[FOLDER_PATH];
+    const char *name, *why = "its links lead nowhere";
+    bool found = file_resolve(path, end);
+    int at = found ? file_folder(end, folder, &name) : -1;
+    if (found) why = "its folder cannot be opened";
+    bool fine =
+        at >= 0 && folder_replace(at, name, FILE_OVER_FILE, 0666, (file_content){data, size}, &why);
+    if (!fine) cli_failed(command, "%s: %s: %s", path, why, strerror(errno));
     if (at >= 0) close(at);
     return fine;
 }

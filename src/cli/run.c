@@ -146,21 +146,19 @@ static bool npy_write(qn_tensor *t, const char *path) {
     while ((NPY_START + n + 1) % NPY_ALIGN) header[n++] = ' ';
     header[n++] = '\n';
     size_t bytes = (size_t)qn_numel(t) * qn_dtype_size(qn_dtype_of(t));
-    char *data = malloc(bytes + 1);
-    bool fine = data && qn_read(t, data, bytes) == QN_OK;
+    size_t head = NPY_START + (size_t)n;
+    char *data = malloc(head + bytes);
+    bool fine = data && qn_read(t, data + head, bytes) == QN_OK;
     if (!fine) cli_failed("run", "%s", data ? qn_error(qn_context(t)) : "out of memory");
-    FILE *file = fine ? fopen(path, "wb") : NULL;
-    if (fine && !file) cli_failed("run", "%s: %s", path, strerror(errno));
-    if (file) {
-        unsigned char start[4] = {1, 0, (unsigned char)(n & 255), (unsigned char)(n >> 8)};
-        fine = fwrite(npy_magic, 1, 6, file) == 6 && fwrite(start, 1, 4, file) == 4 &&
-               fwrite(header, 1, (size_t)n, file) == (size_t)n &&
-               fwrite(data, 1, bytes, file) == bytes;
-        fine = fclose(file) == 0 && fine;
-        if (!fine) cli_failed("run", "%s: %s", path, strerror(errno ? errno : EIO));
+    if (fine) {
+        const unsigned char start[4] = {1, 0, (unsigned char)(n & 255), (unsigned char)(n >> 8)};
+        memcpy(data, npy_magic, 6);
+        memcpy(data + 6, start, sizeof start);
+        memcpy(data + NPY_START, header, (size_t)n);
+        fine = cli_write_file("run", path, data, head + bytes);
     }
     free(data);
-    return fine && file;
+    return fine;
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */

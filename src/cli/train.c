@@ -334,6 +334,10 @@ static bool may_save(trainer *t) {
         cli_failed("train", "out of memory");
         return false;
     }
+    if (t->o->curve && strcmp(t->o->curve, t->o->out) == 0) {
+        cli_failed("train", "%s: --out and --curve are one file", t->o->out);
+        return false;
+    }
     return cli_may_write("train", t->o->out) && cli_may_write("train", t->o->curve) &&
            (t->o->checkpoint <= 0 || cli_may_write("train", t->checkpoint));
 }

@@ -409,6 +409,7 @@ qn_code qn_save(qn_ctx *qn, const char *path, int n, const char *const *names,
     if (!qn) return QN_ENULL;
     if (!struct_take(qn, "save", "qn_save_options", &o, sizeof o, options)) return qn->code;
     if (!path) return fail(qn, QN_ENULL, "save: no path");
+    if (!*path) return fail(qn, QN_EARG, "save: the path is empty");
     if (n < 0 || o.pairs < 0) return fail(qn, QN_EARG, "save: a negative count");
     if ((n && (!names || !tensors)) || (o.pairs && !o.metadata))
         return fail(qn, QN_ENULL, "save: NULL where a list is needed");

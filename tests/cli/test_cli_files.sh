@@ -64,7 +64,26 @@ refuses is_a_pipe 'it is a pipe' "$scratch/pipe"
 mkdir "$scratch/d.c" "$scratch/f.h"
 check exported_c_is_a_folder first 'd.c: it is a folder' export --model "$absent" --out "$scratch/d.c"
 check its_header_is_a_folder first 'f.h: it is a folder' export --model "$absent" --out "$scratch/f.c"
+check curve_is_the_model first 'are one file' train --text "$absent" --out "$model" --curve "$model"
+# shellcheck disable=SC2086
+check endless_text status_is 1 timeout 60 "$quern" train --text /dev/zero --out "$model" $small --steps 2
+check says_that_it_is_too_large says 'File too large'
 check exported_c_is_no_c first 'no path of a .c file' export --model "$absent" --out "$scratch/e"
+
+# A model that is a constant, and where its value goes.
+{
+    printf '\010\010:@\012*\022\001y\042\010Constant*\033\012\014value_floats=\000\000\200?=\000'
+    printf '\000\000@\240\001\006\022\001gb\017\012\001y\022\012\012\010\010\001\022\004\012\002'
+    printf '\010\002B\004\012\000\020\021'
+} >"$scratch/constant.onnx"
+constant() { # constant STATUS PLACE
+    status_is "$1" "$quern" run --model "$scratch/constant.onnx" --output "$2"
+}
+ln -s real.npy "$scratch/link.npy"
+check output_is_a_link constant 0 "$scratch/link.npy"
+check that_link_stays sh -c "[ -L $scratch/link.npy ] && [ \$(wc -c <$scratch/real.npy) = 136 ]"
+check output_is_a_device constant 1 /dev/full
+check and_says_so says 'it is a device'
 
 # What is there already is as it was where the work fails, and nothing else is there.
 for kept in k.svg k.html k.gguf k.c k.h k.bin; do echo "of before" >"$scratch/$kept"; done

@@ -262,6 +262,7 @@ static void bad_calls_give_errors(void) {
         CHECK_INT(qn_error_code(qn), code);                                                        \
         qn_clear_error(qn);                                                                        \
     } while (0)
+    EXPECT(qn_save(qn, "", 1, names, ts, NULL), QN_EARG);
     EXPECT(qn_save(qn, NULL, 1, names, ts, NULL), QN_ENULL);
     EXPECT(qn_save(qn, in_folder("x"), 1, NULL, ts, NULL), QN_ENULL);
     EXPECT(qn_save(qn, in_folder("x"), 1, names, none, NULL), QN_ENULL);
