@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { MOST_ROUNDS = 41, MOST_RUNS = 1 << 16 };
+enum { MOST_ROUNDS = 41, MOST_RUNS = 1 << 16, LEAST_NOISE = 3, MOST_NOISE = 9 };
 static const double sample_seconds = 250e-6;
 
 double tune_now(const tune_clock *t) {
@@ -77,7 +77,8 @@ double tune_round_seconds(const tune_timer *t) {
     return all;
 }
 
-void tune_timer_open(tune_timer *t, tune_check *c, tune_clock clock, dev_program *standard) {
+void tune_timer_open(tune_timer *t, tune_check *c, tune_clock clock, dev_program *standard,
+                     double seconds) {
     *t = (tune_timer){.check = c, .clock = clock};
     for (int s = 0; s < c->sets; s++) {
         double once = 0;
@@ -90,7 +91,9 @@ void tune_timer_open(tune_timer *t, tune_check *c, tune_clock clock, dev_program
         t->runs[s] = runs;
         t->each[s] = once;
     }
-    tune_ratio self = tune_compare(t, standard, standard, 9, 0);
+    double once = tune_round_seconds(t), most = once > 0 ? seconds / once : MOST_NOISE;
+    int rounds = most > MOST_NOISE ? MOST_NOISE : most < LEAST_NOISE ? LEAST_NOISE : (int)most;
+    tune_ratio self = tune_compare(t, standard, standard, rounds, 0);
     t->noise =
         fabs(self.median - 1) > fabs(self.least - 1) ? fabs(self.median - 1) : fabs(self.least - 1);
 }

@@ -562,7 +562,7 @@ static bool begin(tuner *t, kernel *k) {
     tune_check_expect(&t->check, t->program, t->wide);
     unload(t, &t->wide);
     t->free_grouping = t->any_threads && t->check.truth;
-    tune_timer_open(&t->timer, &t->check, t->q->clock, t->program);
+    tune_timer_open(&t->timer, &t->check, t->q->clock, t->program, t->end / 10);
     return true;
 }
 

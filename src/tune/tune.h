@@ -62,7 +62,9 @@ typedef struct tune_timer {
     double each[TUNE_SETS]; /* seconds of a run of the default schedule */
     double noise;           /* how far from 1 a program's ratio to itself was */
 } tune_timer;
-void tune_timer_open(tune_timer *t, tune_check *c, tune_clock clock, dev_program *standard);
+/* How noisy the machine is is measured for about `seconds`. */
+void tune_timer_open(tune_timer *t, tune_check *c, tune_clock clock, dev_program *standard,
+                     double seconds);
 /* What a round of two samples takes. */
 double tune_round_seconds(const tune_timer *t);
 /* Time of `a` / time of `b`, from samples taken by turns: the mean over the sizes that are measured

@@ -75,6 +75,17 @@ static void the_time_given_is_kept(void) {
     }
 }
 
+/* A run takes 1 ms, which is a tenth of the time that there is. */
+static void long_runs_are_measured_seldom(void) {
+    qn_ctx *qn = play_open((play){.each = 0.5});
+    double start = played.now;
+    tune_request q = request(twice, 0.01);
+    tune(qn, &q);
+    printf("%.1f ms of 10\n", 1e3 * (played.now - start));
+    CHECK(played.now - start < 0.0125);
+    qn_close(qn);
+}
+
 static void nothing_wins_that_is_not_faster(void) {
     const double each[] = {1, 0.99, 1.2, 7};
     for (size_t i = 0; i < COUNT_OF(each); i++) {
@@ -591,6 +602,7 @@ int main(int argc, char **argv) {
     RUN(too_many_kernels_share_by_their_size);
     RUN(the_faster_schedule_wins);
     RUN(the_time_given_is_kept);
+    RUN(long_runs_are_measured_seldom);
     RUN(nothing_wins_that_is_not_faster);
     RUN(wrong_candidates_never_win);
     RUN(slower_at_one_size_does_not_win);
