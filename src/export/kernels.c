@@ -26,12 +26,6 @@ static const char quotient_text[] =
     "    return q - (x < q * y);\n"
     "}\n";
 
-/* What is written in plain C is for compilers that know nothing of vectors. gcc 12 made wrong sums
- * of some lanes, where it unrolled their loops before it made vectors of the loop around. */
-static const char plain_attribute[] = "#if defined(__GNUC__) && !defined(__clang__)\n"
-                                      "__attribute__((optimize(\"no-tree-loop-vectorize\")))\n"
-                                      "#endif\n";
-
 static const clike_dialect dialect = {
     .header = "", .global = "", .shared = "", .table = "static const ", .unroll = ""};
 
@@ -167,12 +161,7 @@ static void write_function(writer *w, uint32_t number) {
     str_add(c->out, "\n/* ");
     for (const char *p = c->k->name; *p; p++)
         if (*p != '*' && *p != '/') str_addn(c->out, p, 1);
-    str_add(c->out, " */\n");
-    if (w->fast)
-        clike_branches(c);
-    else
-        str_add(c->out, plain_attribute);
-    str_addf(c->out, "static void kernel_%u(", number);
+    str_addf(c->out, " */\nstatic void kernel_%u(", number);
     write_arguments(w, c->out);
     str_add(c->out, ") {\n");
     write_names(w);
@@ -228,6 +217,7 @@ static void write_all(export *e, bool fast, str *out) {
 }
 
 void export_functions(export *e, str *out) {
+    str_add(out, CLIKE_DEFINE_LANES "\n");
     str_add(out, "#if defined(__GNUC__) && !defined(QN_EXPORT_PLAIN)\n");
     write_all(e, true, out);
     str_add(out, "\n#else\n\n");

@@ -162,8 +162,12 @@ static void print_shared(clike *c, int n, const expr_id *root) {
 
 /* ---- stores --------------------------------------------------------------------------------- */
 
+/* gcc 12 makes wrong code of lanes that it unrolls before it makes vectors of the loop around them:
+ * masked loads under the mask of the first of them, sums that lose trips. As a loop, they become
+ * vectors themselves, which is what they are for. */
 static void open_lanes(clike *c) {
     const char *name = sym_name(c->syms, c->lane_var);
+    str_add(c->out, CLIKE_LANES);
     clike_line(c);
     str_addf(c->out, "for (int64_t %s_ = 0; %s_ < ", name, name);
     clike_sym(c, c->lane_extent);
@@ -399,25 +403,9 @@ static void write_root(clike *c, stmt_id root, sym offset, sym trips) {
     str_add(c->out, "    }\n");
 }
 
-/* gcc 12 makes one load under a mask of several, of the first one's mask, where loops around the
- * lanes are unrolled before they become vectors: some lanes are 0 that should not be. It makes such
- * masks of branches in loops; conditions of indices alone, which it knows how to compare, came out
- * right. */
-void clike_branches(clike *c) {
-    bool data = false;
-    for (expr_id e = 1; e < c->k->exprs; e++) {
-        const ir_expr *x = ir_e(c->k, e);
-        data |= x->kind == EXPR_LOAD && x->load.guard;
-    }
-    if (!data) return;
-    str_add(c->out, "#if defined(__GNUC__) && !defined(__clang__)\n"
-                    "__attribute__((optimize(\"no-tree-loop-if-convert\")))\n#endif\n");
-}
-
 static void write_kernel(clike *c) {
     char name[EMIT_NAME];
     emit_name(c->number, name);
-    clike_branches(c);
     str_addf(c->out,
              "void %s(void *const *args, const int64_t *vars, void *scratch, "
              "int64_t begin, int64_t end) {\n",
@@ -512,7 +500,7 @@ static const char c99_header[] =
     "float fabsf(float), sqrtf(float), floorf(float), ceilf(float), rintf(float), truncf(float);\n"
     "double fma(double, double, double), fmod(double, double), copysign(double, double);\n"
     "float fmaf(float, float, float), fmodf(float, float), copysignf(float, float);\n"
-    "#else\n#include <math.h>\n#include <stdint.h>\n#endif\n\n";
+    "#else\n#include <math.h>\n#include <stdint.h>\n#endif\n" CLIKE_DEFINE_LANES "\n";
 
 static const clike_dialect c99 = {
     .header = c99_header,

@@ -7,6 +7,12 @@
 
 enum { CLIKE_HELPERS = 2048, CLIKE_NEST = 16 };
 
+/* The line before a loop over lanes, and what has to be in front of all that has some. */
+#define CLIKE_LANES "LANES\n"
+#define CLIKE_DEFINE_LANES                                                                         \
+    "#if defined(__GNUC__) && !defined(__clang__)\n#define LANES _Pragma(\"GCC unroll 1\")\n"      \
+    "#else\n#define LANES\n#endif\n"
+
 /* What differs between C99 and the languages of devices with work groups. */
 typedef struct clike_dialect {
     const char *header;  /* in front of everything */
@@ -56,8 +62,6 @@ void clike_line(clike *c); /* indentation */
 void clike_close_block(clike *c);
 void clike_block(clike *c, stmt_id parent); /* the statements in a loop's body */
 void clike_loop(clike *c, stmt_id loop);
-/* What a function of C needs in front of it where its kernel loads under conditions. */
-void clike_branches(clike *c);
 
 /* ---- workgroup.c: what only dialects with groups have ---------------------------------------- */
 
