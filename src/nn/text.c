@@ -61,6 +61,7 @@ static bool read_text(text *t, const char *from, size_t size) {
     const unsigned char *s = (const unsigned char *)from;
     uint32_t past = 0;
     int length;
+    if (size > (size_t)INT64_MAX / sizeof *t->id) return false;
     t->room = (int64_t)size;
     t->id = heap_try(&t->ctx->heap, size * sizeof *t->id);
     if (!t->id) return false;

@@ -58,5 +58,6 @@ int64_t call_length(const call_row *row, const call_value *v, int k, call_counts
     int64_t most = letter == 'P' || letter == 'V'   ? 2 * QN_MAX_RANK
                    : letter == 'D' || letter == 'J' ? INT64_MAX
                                                     : RECORD_LIST;
+    if (letter == 'D' && about >= 0 && n < 0) return CALL_LONG_LIST; /* a size of 2^63 and more */
     return n < 0 ? CALL_NO_LIST : n > most ? CALL_LONG_LIST : n;
 }

@@ -506,6 +506,8 @@ static void text_is_numbered_by_characters(void) {
     qn_clear_error(qn);
     CHECK(qn_text_new(qn, "", 0, 0) == NULL && qn_error_code(qn) == QN_EARG);
     qn_clear_error(qn);
+    CHECK(qn_text_new(qn, "a", (size_t)1 << 62, 0) == NULL && qn_error_code(qn) == QN_ENOMEM);
+    qn_clear_error(qn);
     CHECK(qn_text_new(qn, "a", 1, 1) == NULL && qn_error_code(qn) == QN_ERANGE);
     qn_close(qn);
 }
