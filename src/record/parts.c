@@ -196,6 +196,7 @@ void complex_begin(record_call *c) {
             if (owns[i].id == (int)c->id) c->inner = owns[i].function;
         return;
     }
+    if (way == WAY_MOVE && !is_complex(c->v[0].p)) return; /* the function refuses the count */
     if (way == WAY_MOVE && complex_is_joined(c->v[0].p)) way = WAY_JOINT;
     if (way == WAY_EACH) way = all_are_complex(c) ? WAY_PAIRS : WAY_JOINT;
     *z = (complex_call){.way = (uint8_t)way, .ctx = z->ctx};

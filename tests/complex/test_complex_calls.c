@@ -673,22 +673,28 @@ static bool is_tried(const api_row *r) {
     return (api_takes(r, "a->t[") || api_takes(r, "a->list")) && strcmp(r->name, "release") != 0;
 }
 
+/* Arguments for a call of each function: tensor t everywhere but in place `only`, where it is z. */
+static api_args tensors_with(qn_tensor *t, int only, qn_tensor *z) {
+    static char data[API_DATA];
+    api_args a = {.qn = qn, .n = 2, .n2 = 2, .rank = 2, .axis2 = 1, .few = 1};
+    for (int i = 0; i < API_TENSORS; i++) a.t[i] = i == only ? z : t;
+    for (int i = 0; i < API_LIST; i++) a.list[i] = a.list2[i] = i == only ? z : t;
+    for (int i = 0; i < API_ARRAY; i++) a.shape[0][i] = a.shape[1][i] = 3, a.axes[0][i] = i % 2;
+    a.dtype = QN_F32, a.name = a.spec = "ij,jk->ik";
+    a.data = data, a.bytes = a.room = sizeof data;
+    return a;
+}
+
 /* With a complex tensor in each place of one what has no meaning says so, and what has one does not
  * say so of x: counts, indices and keys are never complex. */
 static void every_function_has_a_meaning_or_refuses(void) {
-    static char data[API_DATA];
     int refused = 0, taken = 0;
     for (const api_row *r = api_rows; r < api_rows + API_ROWS; r++) {
         if (!is_tried(r)) continue;
         qn_scope s = qn_scope_begin(qn);
-        api_args a = {.qn = qn, .n = 2, .n2 = 2, .rank = 2, .axis2 = 1, .few = 1, .scope = s};
-        const int64_t dims[2] = {3, 3};
-        qn_tensor *z = qn_ones(qn, QN_C64, 2, dims);
-        for (int i = 0; i < API_TENSORS; i++) a.t[i] = z;
-        for (int i = 0; i < API_LIST; i++) a.list[i] = a.list2[i] = z;
-        for (int i = 0; i < API_ARRAY; i++) a.shape[0][i] = a.shape[1][i] = 3, a.axes[0][i] = i % 2;
-        a.dtype = QN_F32, a.name = a.spec = "ij,jk->ik";
-        a.data = data, a.bytes = a.room = sizeof data;
+        qn_tensor *z = qn_ones(qn, QN_C64, 2, (int64_t[]){3, 3});
+        api_args a = tensors_with(z, 0, z);
+        a.scope = s;
         r->call(&a);
         const char *error = qn_error_code(qn) == QN_EDTYPE ? qn_error(qn) : "";
         bool none = strstr(error, "no meaning for complex");
@@ -700,6 +706,27 @@ static void every_function_has_a_meaning_or_refuses(void) {
         qn_scope_end(qn, s);
     }
     CHECK(taken > 100 && refused > 100);
+}
+
+/* One complex tensor among real ones or none at all, in each place: the call ends, and what it
+ * has no meaning for it says. */
+static void one_complex_argument_is_taken_or_refused(void) {
+    int refused = 0;
+    for (const api_row *r = api_rows; r < api_rows + API_ROWS; r++)
+        for (int k = 0; is_tried(r) && k < 2 * API_TENSORS; k++) {
+            qn_scope s = qn_scope_begin(qn);
+            qn_tensor *x = k % 2 ? qn_ones(qn, QN_F32, 2, (int64_t[]){3, 3}) : NULL;
+            api_args a = tensors_with(x, k / 2, qn_ones(qn, QN_C64, 0, NULL));
+            a.scope = s;
+            r->call(&a);
+            refused += qn_error_code(qn) != QN_OK;
+            qn_clear_error(qn);
+            qn_scope_end(qn, s);
+        }
+    qn_tensor *x = qn_ones(qn, QN_F32, 1, (int64_t[]){3}), *z = qn_ones(qn, QN_C64, 0, NULL);
+    CHECK(!qn_head(x, 0, z) && strstr(qn_error(qn), "count"));
+    qn_clear_error(qn);
+    CHECK(refused > 100);
 }
 
 /* Which arguments of a function are values, a bit each, where it is linear in all of them. */
@@ -812,6 +839,7 @@ int main(int argc, char **argv) {
         RUN(what_makes_no_complex_tensor_says_so);
         RUN(linear_functions_are_those_of_both_parts);
         RUN(every_function_has_a_meaning_or_refuses);
+        RUN(one_complex_argument_is_taken_or_refused);
         qn_close(qn);
     }
     return test_end();
