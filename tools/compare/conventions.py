@@ -80,7 +80,9 @@ CONVENTIONS = [
      args[0] == math.floor(args[0]), "a pole; PyTorch's sine of a multiple of pi is not 0"),
     ("lgamma digamma", DERIVATIVES, lambda case, args, got, want: number(want) and
      abs(got - want) <= 2e-9 * abs(want), "PyTorch's trigamma is off by 5e-10; ours is compared with mpmath's"),
-    ("lgamma digamma", DERIVATIVES, lambda case, args, got, want: math.isinf(got) and args[0] <= 0 and
+    ("digamma trigamma", DERIVATIVES, lambda case, args, got, want: is_nan(got) and args == (-math.inf,),
+     "between poles to the left there is no limit; PyTorch has an infinity"),
+    ("lgamma digamma trigamma", DERIVATIVES, lambda case, args, got, want: math.isinf(got) and args[0] <= 0 and
      args[0] == math.floor(args[0]), "a pole; PyTorch's sine of a multiple of pi is not 0"),
     ("silu gelu gelu_tanh mish hardswish", ("value",), lambda case, args, got, want: is_nan(want) and got == 0
      and args == (-math.inf,), "the limit -0 at -infinity, where PyTorch multiplies it by 0"),
@@ -109,7 +111,8 @@ CONVENTIONS = [
      "second derivatives at x = 0 are the formula's, or 0, where PyTorch has NaN"),
     ("asinh acosh atan tanh sigmoid softplus log_sigmoid erf erfc reciprocal rsqrt log log2 log10 log1p "
      "sqrt cbrt selu elu exp exp2 expm1 silu gelu "
-     "gelu_slope gelu_tanh gelu_tanh_slope silu_slope mish softsign copysign digamma", DERIVATIVES, limit(0.0, 1.0),
+     "gelu_slope gelu_tanh gelu_tanh_slope silu_slope mish softsign copysign digamma trigamma", DERIVATIVES,
+     limit(0.0, 1.0),
      "the limit at an infinity, where PyTorch's formula gives NaN"),
     ("maximum minimum logaddexp atan2 hypot pow", DERIVATIVES, with_nan,
      "a NaN argument gives NaN by both; PyTorch has numbers there"),
