@@ -103,9 +103,10 @@ tuple_id graph_tuple(graph *g, int n, const int64_t *v) {
 }
 
 const int64_t *graph_tuple_get(const graph *g, tuple_id t, int *n) {
+    static const int64_t none[1]; /* of nothing one may copy 0 bytes, of NULL not */
     const tuple_row *row = &g->tuples->row[t];
     *n = (int)row->n;
-    return row->v;
+    return row->n ? row->v : none;
 }
 
 /* ---- sweeping ------------------------------------------------------------------------------- */

@@ -367,6 +367,10 @@ static void views_are_written_through(void) {
     CHECK(got[2] == nine[0] && got[5] == nine[1] && got[0] == 1 && got[4] == 5);
     values(v, got, 2, "the view");
     CHECK(got[0] == nine[0] && got[1] == nine[1]);
+    values(qn_select(qn_reshape(t, 1, (int64_t[]){6}), 0, 3), got, 1, "a number of the base");
+    CHECK(got[0] == 4);
+    values(qn_select(qn_zeros_like(qn_select(t, 0, 0)), 0, 1), got, 1, "a number of zeros");
+    CHECK(got[0] == 0);
     qn_tensor *row = qn_select(qn_flip(qn_transpose(qn_reshape(t, 2, turned), 0, 1), -1), 0, 1);
     CHECK_INT(qn_assign(row, qn_zeros_like(row)), QN_OK);
     values(t, got, 6, "the base");

@@ -22,7 +22,23 @@ except ImportError:
 UNARY = ["neg", "abs", "sin", "cos", "tanh", "sigmoid", "exp", "relu", "square", "atan", "erf", "softplus",
          "silu", "gelu", "expm1", "floor"]
 BINARY = ["add", "sub", "mul", "maximum", "minimum", "atan2", "hypot", "logaddexp"]
-THEIRS = {"softplus": lambda x: torch.logaddexp(x, torch.zeros_like(x)) if torch else None,
+
+
+def hypot(x, y):
+    """With derivatives 0 at (0, 0) (docs/gradients.md), where PyTorch has NaN."""
+    corner = (x == 0) & (y == 0)
+    one = torch.ones_like(x + y)
+    return torch.where(corner, 0 * one, torch.hypot(torch.where(corner, one, x), torch.where(corner, one, y)))
+
+
+def atan2(y, x):
+    """NaN, for which the step is left, on the cut: there the sign of a zero, which rounding makes,
+    decides between pi and -pi."""
+    return torch.where((y == 0) & (x <= 0), float("nan"), torch.atan2(y, x))
+
+
+THEIRS = {"hypot": hypot, "atan2": atan2,
+          "softplus": lambda x: torch.logaddexp(x, torch.zeros_like(x)) if torch else None,
           "silu": lambda x: x * torch.sigmoid(x), "gelu": lambda x: torch.nn.functional.gelu(x)}
 
 
@@ -88,7 +104,8 @@ def binary(g):
         np.broadcast_shapes(g.values[i].shape, g.values[j].shape)
     except ValueError:
         j = i
-    g.add(f"{name}(v{i}, v{j})", call(g, name), getattr(torch, name), g.values[i], g.values[j])
+    g.add(f"{name}(v{i}, v{j})", call(g, name), THEIRS.get(name) or getattr(torch, name), g.values[i],
+          g.values[j])
 
 
 def chosen(g):
