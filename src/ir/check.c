@@ -119,8 +119,13 @@ static bool check_vars(checker *c, sym a, bool only_dims) {
     return n > 0;
 }
 
+static bool has_bounds(const sym_store *s, sym a) {
+    return sym_lo(s, a) != INT64_MIN && sym_hi(s, a) != INT64_MAX;
+}
+
 /* May what is inside floors, minima and comparisons overflow 64 bits? Sums and products are right
- * modulo 2^64, so proofs about them hold; these are not, and a mask would be wrong. */
+ * modulo 2^64, so proofs about them hold; these are not, and a mask would be wrong. An index that is
+ * a value (idx) is not looked at modulo anything: it may not overflow at all. */
 static bool stays_small(const sym_store *s, sym a) {
     const sym *part;
     sym_kind kind = sym_kind_of(s, a);
@@ -130,14 +135,15 @@ static bool stays_small(const sym_store *s, sym a) {
     int n = sum ? t.n : sym_operands(s, a, &part);
     for (int i = 0; i < n; i++) {
         sym x = sum ? t.term[i] : part[i];
-        if (!linear && (sym_lo(s, x) == INT64_MIN || sym_hi(s, x) == INT64_MAX)) return false;
+        if (!linear && !has_bounds(s, x)) return false;
         if (!stays_small(s, x)) return false;
     }
     return true;
 }
 
-static void check_small(checker *c, stmt_id s, sym a) {
-    if (stays_small(c->k->syms, a)) return;
+static void check_small(checker *c, stmt_id s, sym a, bool is_value) {
+    sym_store *syms = c->k->syms;
+    if (stays_small(syms, a) && (!is_value || has_bounds(syms, a))) return;
     str *why = doubt(c, s);
     if (!why) return;
     str_add(why, "may leave 64 bits: ");
@@ -316,8 +322,8 @@ typedef struct access {
 static bool check_bounds(checker *c, stmt_id s, const access *t) {
     kernel *k = c->k;
     sym index = t->index, valid = t->valid;
-    check_small(c, s, index);
-    check_small(c, s, valid);
+    check_small(c, s, index, false);
+    check_small(c, s, valid, false);
     sym fact[IR_FACTS], offset;
     unknowns u = {.exact = true};
     int n = ir_facts(k, valid, fact);
@@ -369,6 +375,7 @@ static bool check_expr(checker *c, stmt_id s, expr_id id) {
     memcpy(&e, ir_e(c->k, id), sizeof e);
     if (e.kind == EXPR_INDEX && !check_vars(c, e.index, false))
         return REFUSE(c, s, "an index uses a variable that is not in scope");
+    if (e.kind == EXPR_INDEX) check_small(c, s, e.index, true);
     if (e.kind != EXPR_LOAD) return true;
     const access load = {e.load.mem, false, e.load.index, e.load.valid, e.load.dyn, e.load.guard};
     return check_access(c, s, &load);
@@ -435,7 +442,7 @@ static bool check_loop(checker *c, stmt_id s) {
     if (t->loop == LOOP_VEC && (most < 1 || most > IR_LANES))
         return REFUSE(c, s, "a vector loop of no possible lane count");
     if (c->depth == MOST_DEPTH) return REFUSE(c, s, "loops nest too deep");
-    check_small(c, s, t->l.extent);
+    check_small(c, s, t->l.extent, false);
     if (t->loop == LOOP_PAR || t->loop == LOOP_THREAD) check_apart(c, s, FREEDOM_AT_ONCE);
     if (t->loop == LOOP_VEC) check_apart(c, s, FREEDOM_LOCKSTEP);
     return true;

@@ -188,6 +188,13 @@ static void a_condition_that_may_wrap_proves_nothing(void) {
             "line 8", "64 bits");
 }
 
+/* What an index is modulo 2^64 may be in bounds; as a value it is that of no computation. */
+static void an_index_that_is_a_value_stays_within_64_bits(void) {
+    REFUSES(HEAD " for i < 8 {\n a0[0] = cast:f32(idx(i*4611686018427387904))\n }\n}\n", "line 8",
+            "64 bits");
+    READS(HEAD " for i < 8 {\n a0[0] = cast:f32(idx(i*1152921504606846975))\n }\n}\n");
+}
+
 /* A loaded number can be the largest there is; what is added to it wraps, and would pass. */
 static void a_guard_of_sums_that_may_wrap_proves_nothing(void) {
     REFUSES(HEAD " for i < 8 {\n a0[i] = a1[0; dyn=a2[i]; guard=and(le(i64(0), a2[i]),"
@@ -435,6 +442,7 @@ int main(int argc, char **argv) {
     RUN(elements_are_stored_before_they_are_read);
     RUN(a_barrier_stands_where_all_members_come);
     RUN(a_condition_that_may_wrap_proves_nothing);
+    RUN(an_index_that_is_a_value_stays_within_64_bits);
     RUN(a_guard_of_sums_that_may_wrap_proves_nothing);
     RUN(the_least_number_is_not_divided_by_minus_one);
     RUN(a_dimension_may_be_as_large_as_numbers_get);
