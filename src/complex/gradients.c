@@ -15,13 +15,15 @@ static qn_ctx *context_of(int n, qn_tensor *const *t) {
     return NULL;
 }
 
-/* What goes with complex numbers is complex: seeds with results, tangents with arguments. */
-static bool are_alike(const char *name, int n, qn_tensor *const *x, qn_tensor *const *with) {
+/* What goes with complex numbers is complex: seeds with results, tangents with arguments. The error
+ * is that of the call's context, which gives the code, wherever the tensor belongs. */
+static bool are_alike(qn_ctx *qn, const char *name, int n, qn_tensor *const *x,
+                      qn_tensor *const *with) {
     for (int i = 0; i < n && x; i++) {
         bool complex = handle_is(x[i], HANDLE_COMPLEX);
         if (with && with[i] ? handle_is(with[i], HANDLE_COMPLEX) == complex : !complex) continue;
-        fail(context_of(n, x), QN_EDTYPE, "%s: number %d is %s, and what goes with it is %s", name,
-             i, complex ? "complex" : "real",
+        fail(qn, QN_EDTYPE, "%s: number %d is %s, and what goes with it is %s", name, i,
+             complex ? "complex" : "real",
              !with || !with[i] ? "missing"
              : complex         ? "real"
                                : "complex");
@@ -88,7 +90,7 @@ qn_code complex_grad(qn_tensor *y, qn_tensor *seed, int n, qn_tensor *const *x, 
     lists l;
     qn_ctx *qn = complex_context(y, NULL);
     if (n < 0 || !x || !out) return qn_grad(pairs_of(y), pairs_of(seed), n, x, out);
-    bool alike = seed || handle_is(y, HANDLE_COMPLEX) ? are_alike("grad", 1, &y, &seed) : true;
+    bool alike = seed || handle_is(y, HANDLE_COMPLEX) ? are_alike(qn, "grad", 1, &y, &seed) : true;
     if (!alike || !lists_open(&l, qn, "grad", 2 * (int64_t)n + 1))
         return qn ? qn_error_code(qn) : QN_ENULL;
     qn_tensor *const *like = lists_copy(&l, n, x);
@@ -97,10 +99,10 @@ qn_code complex_grad(qn_tensor *y, qn_tensor *seed, int n, qn_tensor *const *x, 
 }
 
 /* Seeds may be missing where results are real. */
-static bool seeds_fit(int n, qn_tensor *const *ys, qn_tensor *const *seeds) {
+static bool seeds_fit(qn_ctx *qn, int n, qn_tensor *const *ys, qn_tensor *const *seeds) {
     for (int i = 0; i < n && ys; i++) {
         qn_tensor *seed = seeds ? seeds[i] : NULL;
-        if ((seed || handle_is(ys[i], HANDLE_COMPLEX)) && !are_alike("vjp", 1, &ys[i], &seed))
+        if ((seed || handle_is(ys[i], HANDLE_COMPLEX)) && !are_alike(qn, "vjp", 1, &ys[i], &seed))
             return false;
     }
     return true;
@@ -111,7 +113,7 @@ qn_code complex_vjp(int n, qn_tensor *const *ys, qn_tensor *const *seeds, int m,
     lists l;
     qn_ctx *qn = context_of(n, ys);
     if (n < 0 || m < 0 || !ys || !xs || !out) return qn_vjp(n, ys, seeds, m, xs, out);
-    if (!seeds_fit(n, ys, seeds) || !lists_open(&l, qn, "vjp", 2 * ((int64_t)n + m) + 1))
+    if (!seeds_fit(qn, n, ys, seeds) || !lists_open(&l, qn, "vjp", 2 * ((int64_t)n + m) + 1))
         return qn ? qn_error_code(qn) : QN_ENULL;
     qn_tensor *const *like = lists_copy(&l, m, xs);
     qn_tensor *const *y = lists_pairs(&l, n, ys), *const *s = lists_pairs(&l, n, seeds);
@@ -124,7 +126,8 @@ qn_code complex_jvp(int n, qn_tensor *const *ys, int m, qn_tensor *const *xs,
     qn_ctx *qn = context_of(m, xs);
     if (n < 0 || m < 0 || !ys || !xs || !tangents || !out)
         return qn_jvp(n, ys, m, xs, tangents, out);
-    if (!are_alike("jvp", m, xs, tangents) || !lists_open(&l, qn, "jvp", 2 * ((int64_t)n + m) + 1))
+    if (!are_alike(qn, "jvp", m, xs, tangents) ||
+        !lists_open(&l, qn, "jvp", 2 * ((int64_t)n + m) + 1))
         return qn ? qn_error_code(qn) : QN_ENULL;
     qn_tensor *const *like = lists_copy(&l, n, ys);
     qn_tensor *const *y = lists_pairs(&l, n, ys), *const *x = lists_pairs(&l, m, xs);

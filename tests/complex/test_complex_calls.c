@@ -650,6 +650,21 @@ static void what_makes_no_complex_tensor_says_so(void) {
     qn_clear_error(qn);
 }
 
+/* The error is told by the code, also where the complex tensor is another context's. */
+static void another_contexts_results_are_refused_by_a_code(void) {
+    qn_ctx *other = qn_open(&QN_OPTIONS(.device = "ref"));
+    CHECK(other != NULL);
+    qn_tensor *x = qn_ones(qn, QN_F32, 1, (int64_t[]){3}), *out = NULL;
+    qn_tensor *mixed[2] = {x, qn_ones(other, QN_C64, 1, (int64_t[]){3})};
+    CHECK(qn_vjp(2, mixed, NULL, 1, &x, &out) < 0 && qn_error_code(qn) < 0);
+    qn_clear_error(qn);
+    CHECK(qn_jvp(1, &x, 2, mixed, mixed, &out) < 0 && qn_error_code(qn) < 0);
+    qn_clear_error(qn);
+    CHECK(qn_grad(x, mixed[1], 1, &x, &out) < 0 && qn_error_code(qn) < 0);
+    qn_clear_error(qn);
+    qn_close(other);
+}
+
 /* ---- every function -------------------------------------------------------------------------- */
 
 static bool is_meant(const char *name) {
@@ -838,6 +853,7 @@ int main(int argc, char **argv) {
         RUN(a_complex_bias_of_a_real_product);
         RUN(what_makes_no_complex_tensor_says_so);
         RUN(linear_functions_are_those_of_both_parts);
+        RUN(another_contexts_results_are_refused_by_a_code);
         RUN(every_function_has_a_meaning_or_refuses);
         RUN(one_complex_argument_is_taken_or_refused);
         qn_close(qn);
