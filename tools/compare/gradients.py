@@ -1,10 +1,10 @@
 """gradients.py - first and second derivatives.
 
 Of elementwise functions at ordinary points the oracle is mpmath's difference quotient at 240 bits and
-more (of lgamma, digamma and trigamma its polygamma), and the bound is in ulps, besides what one ulp of the argument makes; at special points (zeros,
-kinks, bounds, infinities, NaN) it is PyTorch's autograd. Functions of whole tensors are held against
-PyTorch's autograd in float64, with random seeds; the second order is that of the gradient's product
-with random numbers.
+more (of lgamma, digamma and trigamma its polygamma), and the bound is in ulps, besides what one ulp of
+the argument makes; at special points (zeros, kinks, bounds, infinities, NaN) it is PyTorch's autograd.
+Functions of whole tensors are held against PyTorch's autograd in float64, with random seeds; the second
+order is that of the gradient's product with random numbers.
 """
 
 import mpmath
