@@ -124,8 +124,8 @@ static bool has_bounds(const sym_store *s, sym a) {
 }
 
 /* May what is inside floors, minima and comparisons overflow 64 bits? Sums and products are right
- * modulo 2^64, so proofs about them hold; these are not, and a mask would be wrong. An index that is
- * a value (idx) is not looked at modulo anything: it may not overflow at all. */
+ * modulo 2^64, so proofs about them hold; these are not, and a mask would be wrong. An index that
+ * is a value (idx) is not looked at modulo anything: it may not overflow at all. */
 static bool stays_small(const sym_store *s, sym a) {
     const sym *part;
     sym_kind kind = sym_kind_of(s, a);
