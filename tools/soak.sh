@@ -37,7 +37,7 @@ kinds() { # unquoted: names of files, found and on one line
 
 hash_of() { # of the files' code without comments, and of how inputs are made
     cat "$@" tests/fuzz_targets.h tests/fuzz_mutate.h tests/random_kernel.h tests/ir_interp.h |
-        gcc -fpreprocessed -dD -E -P -x c - | sha1sum | cut -c1-12
+        gcc -w -fpreprocessed -dD -E -P -x c - | sha1sum | cut -c1-12
 }
 field() { # field KIND HASH COLUMN: a number of the kind's line, 0 where it is of other code
     awk -v k="$1" -v h="$2" -v c="$3" '$1 == k && $2 == h { n = $c } END { print n + 0 }' "$tally" 2>/dev/null ||
