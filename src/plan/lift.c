@@ -110,10 +110,20 @@ static void find_ends(plan_lift *l, const plan_request *r) {
     }
 }
 
+/* Is c, which is x's source beside places alone, to be a variable? */
+static bool is_variable(const graph *g, const graph_node *x, const graph_node *c) {
+    return c->dtype == QN_I64 && !meets_data(g, x);
+}
+
+/* Bounds of variables are what proofs about places rest on. */
+static bool fits_variable(const graph_node *c) {
+    int64_t v = scalar_from_bits(QN_I64, c->bits).i;
+    return v >= -INT32_MAX && v <= INT32_MAX;
+}
+
 /* Is it a number that places are compared with? It is x's source, and so is a place. */
 static bool is_compared(const plan_lift *l, const graph_node *x, const graph_node *c) {
-    int64_t v = scalar_from_bits((qn_dtype)c->dtype, c->bits).i;
-    if (c->dtype != QN_I64 || v < -INT32_MAX || v > INT32_MAX) return false;
+    if (c->dtype != QN_I64) return false;
     uint8_t end = l->end[x->mark];
     if (x->op == OP_ADD || x->op == OP_SUB) return !end;
     return is_comparison(x->op) && !(end & (END_BOUND | END_LOOPS));
@@ -147,6 +157,7 @@ static bool takes_number(const plan_lift *l, const graph_node *x, int source, co
 static inline bool is_lifted(const plan_lift *l, const graph_node *x, int source) {
     const graph_node *c = node_at(l->g, x->src[source]);
     if (c->op != OP_CONST || (c->flags & NODE_REALIZED) || !is_plain(c)) return false;
+    if (is_variable(l->g, x, c) && !fits_variable(c)) return false;
     return takes_number(l, x, source, c);
 }
 
@@ -164,7 +175,7 @@ static void add_constant(plan_lift *l, arena *a, const graph_node *c) {
 
 /* A number beside places is a variable, of its size; its sign is in the key. */
 static void add_operand(plan_lift *l, arena *a, const graph_node *x, const graph_node *c) {
-    if (c->dtype != QN_I64 || meets_data(l->g, x)) {
+    if (!is_variable(l->g, x, c)) {
         add_constant(l, a, c);
         return;
     }

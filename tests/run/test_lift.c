@@ -192,6 +192,18 @@ static void pads_with_any_number(qn_ctx *qn) {
     expect_made(qn, &before, 1, 1);
 }
 
+/* Of 64 bits, too, which no size has: beside nothing but places. */
+static void moves_whole_numbers_of_any_size(qn_ctx *qn) {
+    static const double numbers[] = {7, 5e9, -5e9, -0x1p63, 0x1p62, 2147483647, -2147483648.0};
+    const int64_t three = 3, room[2] = {1, 2};
+    int64_t got[6];
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        qn_tensor *x = qn_full(qn, QN_I64, 1, &three, numbers[i]);
+        CHECK_INT(qn_read(qn_pad(x, room, QN_PAD_CONSTANT, 2), got, sizeof got), QN_OK);
+        for (int k = 0; k < 6; k++) CHECK_INT(got[k], k < 1 || k > 3 ? 2 : (int64_t)numbers[i]);
+    }
+}
+
 /* The numbers of a seed are those that the key as data gives. */
 static void draws_by_any_seed(qn_ctx *qn) {
     const int64_t shape[2] = {4, 16}, two = 2;
@@ -553,6 +565,7 @@ EVERYWHERE(keeps_identities_apart)
 EVERYWHERE(holds_constants_of_every_dtype)
 EVERYWHERE(fills_with_any_number)
 EVERYWHERE(pads_with_any_number)
+EVERYWHERE(moves_whole_numbers_of_any_size)
 EVERYWHERE(draws_by_any_seed)
 EVERYWHERE(steps_by_any_rate)
 EVERYWHERE(has_the_bits_of_constants_compiled_in)
@@ -577,6 +590,7 @@ int main(int argc, char **argv) {
     RUN(holds_constants_of_every_dtype_everywhere);
     RUN(fills_with_any_number_everywhere);
     RUN(pads_with_any_number_everywhere);
+    RUN(moves_whole_numbers_of_any_size_everywhere);
     RUN(draws_by_any_seed_everywhere);
     RUN(steps_by_any_rate_everywhere);
     RUN(has_the_bits_of_constants_compiled_in_everywhere);
