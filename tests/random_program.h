@@ -113,8 +113,8 @@ static int random_number(program *p, const style *y) {
 }
 
 static int random_leaf(program *p, const style *y) {
-    int number = chance(12) ? random_number(p, y) : -1;
-    if (number >= 0) return number;
+    int alone = chance(12) ? random_number(p, y) : -1;
+    if (alone >= 0) return alone;
     int x = random_input(p, y);
     if (x < 0 || !p->step[x].rank || p->step[x].dtype == QN_BOOL || chance(60)) return x;
     step *s = &p->step[x];

@@ -110,12 +110,12 @@ static void find_ends(plan_lift *l, const plan_request *r) {
     }
 }
 
-/* Is c, which is x's source beside places alone, to be a variable? */
+/* Is the constant c, a source of x, lifted as a variable of index expressions? Not beside data. */
 static bool is_variable(const graph *g, const graph_node *x, const graph_node *c) {
     return c->dtype == QN_I64 && !meets_data(g, x);
 }
 
-/* Bounds of variables are what proofs about places rest on. */
+/* Proofs about indices rest on a variable's bounds: beyond these a constant stays compiled in. */
 static bool fits_variable(const graph_node *c) {
     int64_t v = scalar_from_bits(QN_I64, c->bits).i;
     return v >= -INT32_MAX && v <= INT32_MAX;
