@@ -84,7 +84,7 @@ tests: all $(TESTS) $(EXAMPLES)  ## build the test programs
 
 test: setup  ## set up, build and run every test; ends with "N passed, N failed, N skipped"
 	@$(MAKE) --no-print-directory tests
-	@sh tools/run_tests.sh $(BUILD) $(TESTS) $(SCRIPTS)
+	@sh tools/run_tests.sh $(BUILD) $(SCRIPTS) $(TESTS)
 
 examples: $(EXAMPLES)  ## build the lessons of examples/
 

@@ -146,6 +146,12 @@ def orders():
     return [n for first, count, order in found for n in (first, count * 256 + order)]
 
 
+def maps(parts):
+    """The lines of each part, of which MAP_NAME chooses one."""
+    return [line for name, numbers in parts.items()
+            for line in (f"#ifdef MAP_{name}", *rows(numbers), "#endif")]
+
+
 def files():
     lines = ["/* categories.h - X(code * 32 + category, ..): the category from that code point on, in the",
              " * order of `enum category`. Written by tools/unicode.py. */"]
@@ -155,21 +161,20 @@ def files():
     for name, members in sets():
         lines += [f"#ifdef SET_{name}_ROWS", *rows(runs(members)), "#endif"]
     yield "sets.h", lines
-    lines = ["/* maps.h - what characters become: in lower case (first, count * 4 + (step - 1) * 2 +",
-             " * sign, distance),",
-             " * decomposed (single ones: first, count, target; pairs: code, a, b; longer ones: code and",
-             " * place * 32 + length in the pool), composed (a, b, code), combining classes",
-             " * (first, count * 256 + class); MAP_NAME says which.",
-             " * Written by tools/unicode.py. */"]
     pairs = decompositions(False)[1]
     singles, several = decompositions(True)
     index, pool = long(several)
-    parts = {"LOWER": lower(), "CANONICAL": decompositions(False)[0],
-             "PAIRS": [n for code, two in pairs for n in (code, *two)], "COMPOSED": composed(pairs),
-             "COMPATIBLE": singles, "LONG": index, "POOL": pool, "ORDER": orders()}
-    for name, numbers in parts.items():
-        lines += [f"#ifdef MAP_{name}", *rows(numbers), "#endif"]
-    yield "maps.h", lines
+    lines = ["/* maps.h - what characters become: in lower case (first, count * 4 + (step - 1) * 2 +",
+             " * sign, distance), decomposed (single ones: first, count, target; pairs: code, a, b),",
+             " * composed (a, b, code), combining classes (first, count * 256 + class); MAP_NAME says which.",
+             " * Written by tools/unicode.py. */"]
+    yield "maps.h", lines + maps({"LOWER": lower(), "CANONICAL": decompositions(False)[0],
+                                  "PAIRS": [n for code, two in pairs for n in (code, *two)],
+                                  "COMPOSED": composed(pairs), "ORDER": orders()})
+    lines = ["/* compatible.h - what characters become in the forms of compatibility, decomposed: single ones",
+             " * (first, count, target), longer ones (code and place * 32 + length in the pool), the pool;",
+             " * MAP_NAME says which. Written by tools/unicode.py. */"]
+    yield "compatible.h", lines + maps({"COMPATIBLE": singles, "LONG": index, "POOL": pool})
 
 
 def main():

@@ -20,7 +20,10 @@
  * nontemporal_gain, memory_rate: of Zen 3 measured by quern machine --measure on 2 cores of an EPYC
  * 7003 at 3.2 GHz, shared with others (load 8), 2026-11-22, in four of four runs: stores past the
  * caches 1.81 to 1.90 times as fast as through them in order, but 0.41 of that from four pages side
- * by side; 8 to 9 bytes a cycle from memory on one thread. */
+ * by side; 8 to 9 bytes a cycle from memory on one thread.
+ *
+ * open_lines: the buffers in which a core gathers such stores. Intel's have 10 (Skylake) to 16 of
+ * them, which loads take as well; other makers do not say. 8 leave some to loads. */
 #define CORE(vector, registers_, l1_, l2_, l3_)                                                    \
     .vector_bytes = vector, .registers = registers_, .l1 = l1_ << 10, .l2 = l2_ << 10,             \
     .l3 = l3_ << 20

@@ -63,6 +63,10 @@ static merged merged_of(scheduler *m, const loop_chain *c) {
     return x;
 }
 
+int64_t schedule_merged_trips(scheduler *m, const loop_chain *c) {
+    return merged_of(m, c).trips;
+}
+
 static int parts_of(scheduler *m, stmt_id loop, int64_t trips, int sums, bool alone) {
     int parts = (int)m->limits->sum_parts;
     bool fits = parts * sums <= m->limits->registers / 2 && alone;

@@ -615,16 +615,15 @@ static bool columns(scheduler *m, loop_chain *c, int i) {
 }
 
 /* Accesses that are contiguous along a loop outside of the rows. Where rows are at least a vector
- * long only those in loops along the row count: one access a row is cheap. */
+ * long only those in loops along the row count: one access a row is cheap. A row is as long as
+ * vectors can go along it: of a window of 3 by 3, three. */
 static int contiguous_across(scheduler *m, stmt_id body, sym var) {
     int n = 0;
     bool deep = false;
     for (stmt_id c = schedule_at(m, body)->first; c; c = schedule_at(m, c)->next) {
         if (schedule_at(m, c)->kind != STMT_LOOP) continue;
         loop_chain row = loop_chain_of(m, c);
-        int64_t trips = 1;
-        for (int i = 0; i < row.n; i++) trips *= trips_of(m, row.loop[i]);
-        deep |= trips >= m->lanes;
+        deep |= schedule_merged_trips(m, &row) >= m->lanes;
         n += schedule_contiguous(m, c, var);
     }
     return deep ? n : schedule_contiguous(m, body, var);
@@ -682,6 +681,24 @@ static bool several_rows(scheduler *m, loop_chain *c) {
     return true;
 }
 
+/* Short rows of one access that is contiguous along them and across: they are windows that slide
+ * over it. Lanes across them need no sum over lanes at the end. */
+static bool slides(scheduler *m, stmt_id body, loop_h across) {
+    if (trips_of(m, across) < m->lanes) return false;
+    for (stmt_id s = body; (s = ir_next(m->k, s, body));) {
+        ir_access *t;
+        int64_t one, other;
+        if (schedule_at(m, s)->kind != STMT_LOOP) continue;
+        uint32_t n = ir_accesses(m->k, s, &t);
+        if (schedule_trips(m, s) >= (int64_t)m->lanes * m->lanes) return false;
+        for (uint32_t i = 0; i < n; i++)
+            if (t[i].load && schedule_step(m, &t[i], var_of(m, across), &one) && one == 1 &&
+                schedule_step(m, &t[i], schedule_at(m, s)->l.var, &other) && other == 1)
+                return true;
+    }
+    return false;
+}
+
 int schedule_across(scheduler *m, const loop_chain *c) {
     int outer = -1, most = 0;
     mem_id tile;
@@ -690,7 +707,9 @@ int schedule_across(scheduler *m, const loop_chain *c) {
         if (n > most) most = n, outer = i;
     }
     if (outer < 0 || !tiles_in(m, c->body, &tile)) return -1;
-    return schedule_contiguous_inside(m, c->body, var_of(m, c->loop[outer])) < most ? outer : -1;
+    int inside = schedule_contiguous_inside(m, c->body, var_of(m, c->loop[outer]));
+    if (inside == most && slides(m, c->body, c->loop[outer])) return outer;
+    return inside < most ? outer : -1;
 }
 
 bool schedule_rows(scheduler *m, stmt_id loop) {
@@ -706,69 +725,6 @@ bool schedule_rows(scheduler *m, stmt_id loop) {
     widen_root(m, &c, 0);
     parallel(m, c.loop[0]);
     return true;
-}
-
-/* ---- the end of every schedule --------------------------------------------------------------- */
-
-/* Does a serial loop run below s? Then unrolling s would only repeat that loop. */
-static bool serial_inside(const scheduler *m, stmt_id s) {
-    for (stmt_id c = s; (c = ir_next(m->k, c, s));)
-        if (schedule_at(m, c)->kind == STMT_LOOP && schedule_at(m, c)->loop == LOOP_SERIAL &&
-            schedule_at(m, c)->l.want != WANT_UNROLL)
-            return true;
-    return false;
-}
-
-/* The largest number of copies that unrolling has made of a statement below s. */
-static int64_t copies(const scheduler *m, stmt_id s) {
-    int64_t most = 1;
-    for (stmt_id c = schedule_at(m, s)->first; c; c = schedule_at(m, c)->next) {
-        if (schedule_at(m, c)->kind != STMT_LOOP) continue;
-        int64_t n = copies(m, c);
-        if (schedule_at(m, c)->loop == LOOP_UNROLL) n *= schedule_trips(m, c);
-        if (n > most) most = n;
-    }
-    return most;
-}
-
-/* Bind the loops as was wanted when they were made. */
-static void bind_wanted(scheduler *m) {
-    for (int pass = 0; pass < 2; pass++)
-        for (stmt_id s = m->k->root; s; s = ir_next(m->k, s, m->k->root)) {
-            if (s == m->k->root || schedule_at(m, s)->kind != STMT_LOOP ||
-                schedule_at(m, s)->loop != LOOP_SERIAL)
-                continue;
-            loop_want want = (loop_want)schedule_at(m, s)->l.want;
-            int64_t n = schedule_trips(m, s);
-            if (!pass && want == WANT_WORD) {
-                step_bind(maybe(m), loop_of(m, s), LOOP_WORD);
-            } else if (!pass && (want == WANT_VEC || want == WANT_ELEMENTS)) {
-                if (n >= 1 && n <= m->lanes) step_bind(maybe(m), loop_of(m, s), LOOP_VEC);
-            } else if (pass && want == WANT_UNROLL && n <= 32 && !serial_inside(m, s) &&
-                       n * copies(m, s) <= m->limits->unrolled) {
-                step_bind(maybe(m), loop_of(m, s), LOOP_UNROLL);
-            }
-        }
-}
-
-bool schedule_evicts(const scheduler *m, mem_id i) {
-    int64_t most = machine_evicting(m->limits);
-    const ir_memory *mem = ir_m(m->k, i);
-    return mem->scope == MEM_ARG && mem->access == ACCESS_WRITE &&
-           sym_lo(m->k->syms, mem->size) >= most / (int64_t)qn_dtype_size(mem->dtype);
-}
-
-bool schedule_past_caches(scheduler *m, mem_id i) {
-    if (!schedule_evicts(m, i)) return false;
-    if (!m->past) m->past = (uint8_t)(1 + schedule_choose(m, CHOICE_nontemporal, 2, 0));
-    return m->past == 2;
-}
-
-void schedule_finish(scheduler *m) {
-    bind_wanted(m);
-    step_prefetch_next(maybe(m), m->copy, m->use);
-    for (mem_id i = 1; i < m->k->mems; i++)
-        if (schedule_past_caches(m, i)) step_nontemporal(maybe(m), i);
 }
 
 /* All loops of the kernel, which reduce into tiles beside them. */

@@ -227,6 +227,8 @@ int schedule_reduced_tiles(const scheduler *m, stmt_id leaf, mem_id tile[SCHEDUL
 /* Does a row of what the loop reads, of so many trips, come from memory, and has it so many
  * bytes? */
 bool schedule_streams(scheduler *m, stmt_id loop, int64_t trips, int64_t bytes);
+/* Trips of the chain's innermost loop, merged with those in step with it. */
+int64_t schedule_merged_trips(scheduler *m, const loop_chain *c);
 /* The number of the chain's loop along which results of its body's reductions are contiguous, if
  * vectors are to lie across these; -1: along them. */
 int schedule_across(scheduler *m, const loop_chain *c);

@@ -33,17 +33,17 @@ static const uint32_t composed_table[] = {
 #undef MAP_COMPOSED
 #define MAP_COMPATIBLE
 static const uint32_t compatible_table[] = {
-#include "text/unicode/maps.h"
+#include "text/unicode/compatible.h"
 };
 #undef MAP_COMPATIBLE
 #define MAP_LONG
 static const uint32_t long_table[] = {
-#include "text/unicode/maps.h"
+#include "text/unicode/compatible.h"
 };
 #undef MAP_LONG
 #define MAP_POOL
 static const uint32_t pool_table[] = {
-#include "text/unicode/maps.h"
+#include "text/unicode/compatible.h"
 };
 #undef MAP_POOL
 #define MAP_ORDER

@@ -280,6 +280,34 @@ ll_value llvm_load_runs(llvm *s, llvm_runs r, ll_type element, int level);
 val llvm_load_masked(llvm *s, llvm_address from, ll_type element, val mask, int level);
 void llvm_store_masked(llvm *s, llvm_address to, val raw, val mask);
 
+/* ---- place.c: where an access goes ----------------------------------------------------------- */
+
+typedef struct llvm_place {
+    mem_id mem;
+    int64_t size, align; /* bytes of an element; what its address is a multiple of */
+    val pointer;         /* without the lanes' part */
+    llvm_stride stride;
+    int64_t step;
+    val lanes;
+    int run; /* not 0: lanes i at step * (i mod run) elements + jump * (i / run) bytes */
+    int64_t jump;
+    bool bypass;  /* whole vectors here may be written past the caches */
+    bool overlap; /* words at distances that are no words */
+} llvm_place;
+/* Element `index` of m, `dyn` elements further where that is a value. */
+llvm_place llvm_place_of(llvm *s, mem_id m, sym index, val dyn);
+llvm_place llvm_words_at(llvm_place p); /* the words of 32 bits that begin at its elements */
+val llvm_base_pointer(llvm *s, mem_id m);
+bool llvm_in_step(const llvm_place *p); /* do lanes lie side by side? Words that overlap do not */
+val llvm_full_mask(llvm *s, val mask);  /* a lane each; none: all on */
+val llvm_any_lane(llvm *s, val mask);
+val llvm_or_zeros(llvm *s, val condition, val pointer); /* else a pointer to zeros */
+/* Raw, as memory has it; a load is written at `level`. mask: none, or lanes. */
+ll_value llvm_load_lanes(llvm *s, const llvm_place *p, ll_type element, val mask, int level);
+ll_value llvm_load_scalar(llvm *s, const llvm_place *p, ll_type element, int level);
+void llvm_store_lanes(llvm *s, const llvm_place *p, val raw, val mask);
+void llvm_store_scalar(llvm *s, const llvm_place *p, val raw);
+
 /* ---- scale.c --------------------------------------------------------------------------------- */
 
 /* The expression as one instruction where it scales by a power of two, else none. Its arguments'

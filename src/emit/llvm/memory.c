@@ -1,17 +1,11 @@
 /* memory.c - expressions, loads, stores and registers.
  *
- * An access is a pointer and a way to move with the lanes: not at all (one scalar for all lanes),
- * by a constant step (1: a vector move, -1: one reversed, others: gather and scatter), or anyhow
- * (gather and scatter by a vector of indices). Lanes that load in runs, of elements side by side or
- * of one for each run, as the scales of blocks, need no gather: a shorter vector for each run, or
- * one whose elements are repeated.
+ * Lanes that load in runs, of elements side by side or of one for each run, as the scales of
+ * blocks, need no gather: a shorter vector for each run, or one whose elements are repeated.
  *
  * What lies two to four elements apart, as the parts of complex numbers, is loaded by that many
  * whole vectors, of which each lane takes its own: the same vectors give all parts. Stores that
  * write such elements in turn are whole vectors of all of them, interleaved.
- *
- * Switched-off loads. Scalars and whole vectors are loaded from a constant of zeros instead, which
- * costs a select and no branch; single lanes by a mask. Stores are masked, or branched around.
  *
  * Where a load may stand. Its value depends on its address, and on what was written: a memory's
  * `written` is the deepest open level that writes it, and its `version` tells values of before and
@@ -19,183 +13,18 @@
  * because only there the address is known to be good. */
 #include "emit/llvm/llvm.h"
 
-enum { ZERO_BYTES = 8 * IR_LANES, MOST_APART = 4 };
+enum { MOST_APART = 4 };
 
-/* ---- places --------------------------------------------------------------------------------- */
-
-typedef struct place {
-    mem_id mem;
-    int64_t size, align; /* bytes of an element; what its address is a multiple of */
-    val pointer;         /* without the lanes' part */
-    llvm_stride stride;
-    int64_t step;
-    val lanes;
-    int run; /* not 0: lanes i at step * (i mod run) elements + jump * (i / run) bytes */
-    int64_t jump;
-    bool bypass;  /* whole vectors here may be written past the caches */
-    bool overlap; /* words at distances that are no words */
-} place;
-
-static val base_pointer(llvm *s, mem_id m) {
-    const ir_memory *mem = ir_m(s->k, m);
-    if (mem->scope == MEM_LOCAL)
-        return llvm_gep(s, s->scratch, 1, llvm_int(s, s->t_i64, s->launch.offset[m]));
-    val *n = llvm_number(s, (llvm_key){{TAG_VAR, (uint64_t)mem->arg, 1}}, 0);
-    if (n->v) return *n;
-    llvm_at(s, 0);
-    ll_value at = s->L->ConstInt(s->t_i64, (unsigned long long)mem->arg, 0);
-    ll_value p = s->L->BuildGEP2(s->b, s->t_ptr, s->args.v, &at, 1, "");
-    n->v = s->L->BuildLoad2(s->b, s->t_ptr, p, "");
-    return *n;
-}
-
-static val step_lanes(llvm *s, ll_type t, int64_t step) {
-    ll_value lane[IR_LANES];
-    for (int i = 0; i < s->lanes; i++) lane[i] = llvm_int(s, t, step * i).v;
-    return (val){s->L->ConstVector(lane, (unsigned)s->lanes), 0, true};
-}
-
-/* A dynamic index moves the pointer, or where it varies with the lanes, each lane. */
-static void add_dynamic(llvm *s, place *p, llvm_index *x, val dyn) {
-    if (!dyn.vec) {
-        int at = x->terms++;
-        for (; at && x->term[at - 1].level > dyn.level; at--) x->term[at] = x->term[at - 1];
-        x->term[at] = dyn;
-        return;
-    }
-    if (p->stride == STRIDE_CONSTANT)
-        dyn = llvm_binary(s, LL_ADD, dyn, step_lanes(s, s->t_i64, p->step));
-    if (p->stride == STRIDE_ANY)
-        dyn = llvm_binary(s, LL_ADD, dyn, llvm_cast(s, LL_SEXT, p->lanes, s->t_i64));
-    p->stride = STRIDE_ANY;
-    p->run = 0;
-    p->lanes = dyn;
-}
-
-/* A store past the caches writes whole vectors at multiples of their size: are all terms of the
- * index but the lanes' own such multiples? Arguments begin on cache lines, but for pieces. */
-static bool may_bypass(const llvm *s, const place *p, sym index) {
-    int64_t bytes = p->size * s->lanes;
-    int access = ir_m(s->k, p->mem)->access;
-    if (!(access & ACCESS_NONTEMPORAL) || access & ACCESS_PIECE || p->stride != STRIDE_CONSTANT)
-        return false;
-    if (p->step != 1 || s->lanes != s->width || (bytes != 64 && bytes != 32 && bytes != 16))
-        return false;
-    sym_linear t = sym_terms(s->syms, index);
-    if (t.constant % s->lanes) return false;
-    for (int i = 0; i < t.n; i++)
-        if (t.term[i] != s->lane_var && t.coef[i] % s->lanes) return false;
-    return true;
-}
-
-static place place_of(llvm *s, mem_id m, sym index, val dyn) {
-    llvm_index x;
-    llvm_index_of(s, index, &x);
-    int64_t size = (int64_t)qn_dtype_size(ir_m(s->k, m)->dtype);
-    place p = {.mem = m,
-               .size = size,
-               .align = size,
-               .pointer = base_pointer(s, m),
-               .stride = x.stride,
-               .step = x.step,
-               .lanes = x.lanes,
-               .run = x.run,
-               .jump = x.jump * size};
-    p.bypass = !dyn.v && may_bypass(s, &p, index);
-    if (dyn.v) add_dynamic(s, &p, &x, dyn);
-    for (int i = 0; i < x.terms; i++) p.pointer = llvm_gep(s, p.pointer, p.size, x.term[i]);
-    if (x.constant) p.pointer = llvm_gep(s, p.pointer, p.size, llvm_int(s, s->t_i64, x.constant));
-    return p;
-}
-
-/* The words of 32 bits that begin at the place's elements. */
-static place words_at(place p) {
-    if (p.stride == STRIDE_CONSTANT && p.step * p.size % 4 == 0) {
-        p.step = p.step * p.size / 4;
-        p.size = 4;
-    } else {
-        p.overlap = true;
-    }
-    if (p.run) p.run = p.step * p.size == 4 ? p.run : 0, p.step = 1;
-    return p;
-}
-
-/* One pointer for each lane, made beside the access: only there LLVM sees that they are one base
- * and lanes, which the instruction has room for. */
-static val lane_pointers(llvm *s, const place *p, int level) {
-    bool narrow = p->step * s->lanes == (int32_t)(p->step * s->lanes);
-    val lanes =
-        p->stride == STRIDE_ANY ? p->lanes : step_lanes(s, narrow ? s->t_i32 : s->t_i64, p->step);
-    if (lanes.level < level) lanes.level = level;
-    return llvm_gep(s, p->pointer, p->size, lanes);
-}
-
-/* ---- masks ---------------------------------------------------------------------------------- */
-
-static val full_mask(llvm *s, val mask) {
-    return llvm_splat(s, mask.v ? mask : llvm_int(s, s->t_i1, 1), s->lanes);
-}
-
-static val any_lane(llvm *s, val mask) {
-    ll_type t = s->L->TypeOf(mask.v);
-    return llvm_call(s, (llvm_name){"llvm.vector.reduce.or", 1, &t}, 1, &mask.v, mask.level, false);
-}
-
-static ll_value zeros(llvm *s) {
-    if (s->unit->zeros) return s->unit->zeros;
-    ll_type t = s->L->ArrayType(s->t_i8, ZERO_BYTES);
-    s->unit->zeros = s->L->AddGlobal(s->module, t, "zeros");
-    s->L->SetInitializer(s->unit->zeros, s->L->ConstNull(t));
-    s->L->SetGlobalConstant(s->unit->zeros, 1);
-    s->L->SetLinkage(s->unit->zeros, LL_PRIVATE);
-    s->L->SetAlignment(s->unit->zeros, 64);
-    return s->unit->zeros;
-}
-
-static val or_zeros(llvm *s, val condition, val pointer) {
-    return condition.v ? llvm_select(s, condition, pointer, (val){.v = zeros(s)}) : pointer;
-}
-
-/* ---- moving between memory and values -------------------------------------------------------- */
-
-/* Do lanes lie side by side? Words that overlap do not. */
-static bool in_step(const place *p) {
-    return p->stride == STRIDE_CONSTANT && (p->step == 1 || p->step == -1) && !p->overlap;
-}
-
-/* The instructions of a vector load, raw, written at `level`. `mask`: none, or lanes. */
-static ll_value load_lanes(llvm *s, const place *p, ll_type element, val mask, int level) {
-    ll_type t = llvm_vector(s, element, s->lanes);
-    if (!in_step(p)) {
-        val pointers = lane_pointers(s, p, level);
-        ll_type types[2] = {t, s->L->TypeOf(pointers.v)};
-        ll_value arg[3] = {pointers.v, full_mask(s, mask).v, s->L->ConstNull(t)};
-        const llvm_name gather = {"llvm.masked.gather", 2, types};
-        return llvm_call_masked(s, gather, arg, 0, p->align, level).v;
-    }
-    val from = p->pointer;
-    bool reverse = p->step == -1;
-    if (reverse) from = llvm_gep(s, from, p->size, llvm_int(s, s->t_i64, 1 - s->lanes));
-    if (reverse && mask.v) mask = llvm_shuffle(s, mask, s->lanes, s->lanes - 1, -1);
-    val raw = {.level = level, .vec = true};
-    if (mask.v) {
-        raw = llvm_load_masked(s, (llvm_address){from, p->size, p->align}, element, mask, level);
-    } else {
-        llvm_at(s, level);
-        raw.v = s->L->BuildLoad2(s->b, t, from.v, "");
-        s->L->SetAlignment(raw.v, (unsigned)p->align);
-    }
-    return reverse ? llvm_shuffle(s, raw, s->lanes, s->lanes - 1, -1).v : raw.v;
-}
+/* ---- loads as expressions ------------------------------------------------------------------- */
 
 /* Can runs of lanes be loaded: elements side by side, or one that is the same for all of a run, in
  * turn? */
-static bool is_in_runs(const llvm *s, const place *p, val mask) {
+static bool is_in_runs(const llvm *s, const llvm_place *p, val mask) {
     return p->run && !mask.v && s->lanes == s->width &&
            (p->step == 1 || (p->step == 0 && p->jump == p->size));
 }
 
-static llvm_runs runs_at(const place *p) {
+static llvm_runs runs_at(const llvm_place *p) {
     return (llvm_runs){{p->pointer, p->size, p->align}, p->step != 0, p->run, p->jump};
 }
 
@@ -207,60 +36,7 @@ static void prefetch(llvm *s, val at, bool write, int nearness, int level) {
     llvm_call(s, (llvm_name){"llvm.prefetch", 1, &s->t_ptr}, 4, arg, level, false);
 }
 
-static ll_value load_scalar(llvm *s, const place *p, ll_type element, int level) {
-    llvm_at(s, level);
-    ll_value raw = s->L->BuildLoad2(s->b, element, p->pointer.v, "");
-    s->L->SetAlignment(raw, (unsigned)p->align);
-    return raw;
-}
-
-static void bypass(llvm *s, ll_value store, int64_t bytes) {
-    static const char name[] = "nontemporal";
-    unsigned kind = s->L->GetMDKindIDInContext(s->context, name, sizeof name - 1);
-    ll_metadata one = s->L->ValueAsMetadata(s->L->ConstInt(s->t_i32, 1, 0));
-    ll_metadata node = s->L->MDNodeInContext2(s->context, &one, 1);
-    s->L->SetMetadata(store, kind, s->L->MetadataAsValue(s->context, node));
-    s->L->SetAlignment(store, (unsigned)bytes);
-    s->bypasses = true;
-}
-
-static void store_lanes(llvm *s, const place *p, val raw, val mask) {
-    raw = llvm_splat(s, raw, s->lanes);
-    if (mask.v) mask = full_mask(s, mask);
-    if (!in_step(p)) {
-        val pointers = lane_pointers(s, p, s->depth);
-        ll_type types[2] = {s->L->TypeOf(raw.v), s->L->TypeOf(pointers.v)};
-        ll_value arg[3] = {raw.v, pointers.v, full_mask(s, mask).v};
-        const llvm_name scatter = {"llvm.masked.scatter", 2, types};
-        llvm_call_masked(s, scatter, arg, 1, p->align, s->depth);
-        return;
-    }
-    val to = p->pointer;
-    if (p->step == -1) {
-        to = llvm_gep(s, to, p->size, llvm_int(s, s->t_i64, 1 - s->lanes));
-        raw = llvm_shuffle(s, raw, s->lanes, s->lanes - 1, -1);
-        if (mask.v) mask = llvm_shuffle(s, mask, s->lanes, s->lanes - 1, -1);
-    }
-    if (mask.v) {
-        llvm_store_masked(s, (llvm_address){to, p->size, p->align}, raw, mask);
-        return;
-    }
-    llvm_at(s, s->depth);
-    ll_value store = s->L->BuildStore(s->b, raw.v, to.v);
-    if (p->bypass)
-        bypass(s, store, p->size * s->lanes);
-    else
-        s->L->SetAlignment(store, (unsigned)p->align);
-}
-
-static void store_scalar(llvm *s, const place *p, val raw) {
-    llvm_at(s, s->depth);
-    s->L->SetAlignment(s->L->BuildStore(s->b, raw.v, p->pointer.v), (unsigned)p->align);
-}
-
-/* ---- loads as expressions ------------------------------------------------------------------- */
-
-static int load_level(const llvm *s, const place *p, val mask) {
+static int load_level(const llvm *s, const llvm_place *p, val mask) {
     int level = p->pointer.level;
     if (p->stride == STRIDE_ANY && p->lanes.level > level) level = p->lanes.level;
     if (mask.v && mask.level > level) level = mask.level;
@@ -271,7 +47,7 @@ static int load_level(const llvm *s, const place *p, val mask) {
 }
 
 /* Are elements apart, and may all those between the first and the last be loaded? */
-static bool is_apart(const llvm *s, const place *p, val mask, bool words) {
+static bool is_apart(const llvm *s, const llvm_place *p, val mask, bool words) {
     return p->stride == STRIDE_CONSTANT && p->step >= 2 && p->step <= MOST_APART && !mask.v &&
            !words && !p->overlap && s->lanes >= MOST_APART && s->lanes == s->width;
 }
@@ -287,16 +63,16 @@ static int group_begins(llvm *s, const ir_expr *e, int step) {
 }
 
 /* Elements apart, from whole vectors, of which the last one may end with the last element. */
-static val load_apart(llvm *s, const ir_expr *e, place p, int level) {
+static val load_apart(llvm *s, const ir_expr *e, llvm_place p, int level) {
     int step = (int)p.step, before = group_begins(s, e, step), start[MOST_APART];
     ll_type t = llvm_memory_type(s, e->dtype);
     val part[MOST_APART];
     if (before > 0)
-        p = place_of(s, p.mem, sym_sub(s->syms, e->load.index, sym_const(s->syms, before)),
-                     (val){0});
+        p = llvm_place_of(s, p.mem, sym_sub(s->syms, e->load.index, sym_const(s->syms, before)),
+                          (val){0});
     p.step = 1;
     for (int i = 0; i < step; i++) {
-        place q = p;
+        llvm_place q = p;
         start[i] = i * s->lanes - (before < 0 && i == step - 1 ? step - 1 : 0);
         if (i) q.pointer = llvm_gep(s, p.pointer, p.size, llvm_int(s, s->t_i64, start[i]));
         uint64_t kind =
@@ -305,7 +81,7 @@ static val load_apart(llvm *s, const ir_expr *e, place p, int level) {
         llvm_key all = {{TAG_LOAD, (uint64_t)(uintptr_t)q.pointer.v, key, kind, 1}};
         val raw = *llvm_number(s, all, level);
         if (!raw.v) {
-            raw = (val){load_lanes(s, &q, t, (val){0}, level), level, true};
+            raw = (val){llvm_load_lanes(s, &q, t, (val){0}, level), level, true};
             *llvm_number(s, all, level) = raw;
         }
         part[i] = raw;
@@ -314,8 +90,8 @@ static val load_apart(llvm *s, const ir_expr *e, place p, int level) {
 }
 
 static val load_memory(llvm *s, const ir_expr *e, val valid, val dyn, bool words) {
-    place p = place_of(s, e->load.mem, e->load.index, dyn);
-    if (words) p = words_at(p);
+    llvm_place p = llvm_place_of(s, e->load.mem, e->load.index, dyn);
+    if (words) p = llvm_words_at(p);
     bool lanes = p.stride != STRIDE_NONE;
     val mask = {0}, spread = {0}, whole = valid;
     if (valid.vec) {
@@ -323,14 +99,14 @@ static val load_memory(llvm *s, const ir_expr *e, val valid, val dyn, bool words
         if (lanes)
             mask = valid;
         else
-            spread = valid, whole = any_lane(s, valid);
+            spread = valid, whole = llvm_any_lane(s, valid);
     }
     if (lanes) mask = llvm_and_mask(s, mask, s->mask);
-    bool plain = in_step(&p) && p.step == 1 && !mask.v;
+    bool plain = llvm_in_step(&p) && p.step == 1 && !mask.v;
     if (lanes && !plain && whole.v)
-        mask = full_mask(s, llvm_and_mask(s, mask, whole));
+        mask = llvm_full_mask(s, llvm_and_mask(s, mask, whole));
     else
-        p.pointer = or_zeros(s, whole, p.pointer);
+        p.pointer = llvm_or_zeros(s, whole, p.pointer);
     int level = load_level(s, &p, mask);
     if (is_apart(s, &p, mask, words))
         return llvm_from_memory(s, e->dtype, load_apart(s, e, p, level));
@@ -342,12 +118,12 @@ static val load_memory(llvm *s, const ir_expr *e, val valid, val dyn, bool words
     val raw = *llvm_number(s, all, level);
     if (!raw.v) {
         ll_type t = words ? s->t_i32 : llvm_memory_type(s, e->dtype);
-        raw.v = !lanes                    ? load_scalar(s, &p, t, level)
+        raw.v = !lanes                    ? llvm_load_scalar(s, &p, t, level)
                 : is_in_runs(s, &p, mask) ? llvm_load_runs(s, runs_at(&p), t, level)
-                                          : load_lanes(s, &p, t, mask, level);
+                                          : llvm_load_lanes(s, &p, t, mask, level);
         raw.vec = lanes;
         int ahead = ir_m(s->k, p.mem)->ahead;
-        if (lanes && in_step(&p) && ahead)
+        if (lanes && llvm_in_step(&p) && ahead)
             prefetch(s, llvm_gep(s, p.pointer, 1, llvm_int(s, s->t_i64, ahead)), false, 3, level);
         *llvm_number(s, all, level) = raw;
     }
@@ -358,7 +134,7 @@ static val load_memory(llvm *s, const ir_expr *e, val valid, val dyn, bool words
 
 /* Of an argument from memory to the second cache, of a tile, which is there, to the first. */
 void llvm_prefetch(llvm *s, mem_id mem, sym index) {
-    place p = place_of(s, mem, index, (val){0});
+    llvm_place p = llvm_place_of(s, mem, index, (val){0});
     const ir_memory *x = ir_m(s->k, mem);
     bool argument = x->scope == MEM_ARG;
     prefetch(s, p.pointer, argument && x->access & ACCESS_WRITE, argument ? 2 : 3, s->depth);
@@ -587,7 +363,7 @@ static void reduce_lanes(llvm *s, store *w) {
     val lanes = s->mask, whole = w->valid;
     if (w->valid.vec) {
         lanes = llvm_and_mask(s, w->valid, s->mask);
-        whole = any_lane(s, lanes);
+        whole = llvm_any_lane(s, lanes);
     }
     across_lanes(s, w->t->monoid, w->t->store.mem, lanes, w->x);
     w->valid = whole;
@@ -622,20 +398,20 @@ static int dtype_at(const llvm *s, const store *w, int i) {
 }
 
 /* mem = combine(mem, x) at scalar places. */
-static void update_scalar(llvm *s, store *w, const place *p) {
+static void update_scalar(llvm *s, store *w, const llvm_place *p) {
     val old[IR_STATES] = {{0}}, out[IR_STATES];
     for (int i = 0; i < w->n; i++) {
         ll_type t = llvm_memory_type(s, dtype_at(s, w, i));
         if (w->t->monoid == MONOID_SET) continue;
-        val raw = {load_scalar(s, &p[i], t, s->depth), s->depth, false};
+        val raw = {llvm_load_scalar(s, &p[i], t, s->depth), s->depth, false};
         old[i] = llvm_from_memory(s, dtype_at(s, w, i), raw);
     }
     llvm_combine(s, w->t->monoid, w->t->store.mem, old, w->x, out);
     for (int i = 0; i < w->n; i++)
-        store_scalar(s, &p[i], llvm_to_memory(s, dtype_at(s, w, i), out[i]));
+        llvm_store_scalar(s, &p[i], llvm_to_memory(s, dtype_at(s, w, i), out[i]));
 }
 
-static void store_one(llvm *s, store *w, const place *p) {
+static void store_one(llvm *s, store *w, const llvm_place *p) {
     reduce_lanes(s, w);
     if (w->x[0].vec || w->valid.vec)
         raise_error(s->ctx, QN_EINTERNAL, "kernel %s: lanes stored to one place", s->k->name);
@@ -645,19 +421,19 @@ static void store_one(llvm *s, store *w, const place *p) {
     if (w->valid.v) llvm_close_guard(s, &g);
 }
 
-static void store_vector(llvm *s, store *w, const place *p) {
+static void store_vector(llvm *s, store *w, const llvm_place *p) {
     val old[IR_STATES] = {{0}}, out[IR_STATES];
     val mask = llvm_and_mask(s, w->valid, s->mask);
-    if (mask.v) mask = full_mask(s, mask);
+    if (mask.v) mask = llvm_full_mask(s, mask);
     for (int i = 0; i < w->n; i++) {
         ll_type t = llvm_memory_type(s, dtype_at(s, w, i));
         if (w->t->monoid == MONOID_SET) continue;
-        val raw = {load_lanes(s, &p[i], t, mask, s->depth), s->depth, true};
+        val raw = {llvm_load_lanes(s, &p[i], t, mask, s->depth), s->depth, true};
         old[i] = llvm_from_memory(s, dtype_at(s, w, i), raw);
     }
     llvm_combine(s, w->t->monoid, w->t->store.mem, old, w->x, out);
     for (int i = 0; i < w->n; i++)
-        store_lanes(s, &p[i], llvm_to_memory(s, dtype_at(s, w, i), out[i]), mask);
+        llvm_store_lanes(s, &p[i], llvm_to_memory(s, dtype_at(s, w, i), out[i]), mask);
 }
 
 static void note_written(llvm *s, mem_id m) {
@@ -671,8 +447,8 @@ static void put(llvm *s, store *w, val dyn) {
         store_registers(s, w);
         return;
     }
-    place p[IR_STATES];
-    for (int i = 0; i < w->n; i++) p[i] = place_of(s, t->store.mem[i], t->store.index, dyn);
+    llvm_place p[IR_STATES];
+    for (int i = 0; i < w->n; i++) p[i] = llvm_place_of(s, t->store.mem[i], t->store.index, dyn);
     if (p[0].stride == STRIDE_NONE)
         store_one(s, w, p);
     else
@@ -688,7 +464,7 @@ static int in_turn(llvm *s, const store *w, const val *dyn, int n, int *order) {
     if (!s->lane_var || s->mask.v || s->lanes != s->width ||
         ir_m(s->k, t->store.mem[0])->scope == MEM_REG)
         return 0;
-    place p = place_of(s, t->store.mem[0], t->store.index, (val){0});
+    llvm_place p = llvm_place_of(s, t->store.mem[0], t->store.index, (val){0});
     int step = (int)p.step, seen = 0;
     if (p.stride != STRIDE_CONSTANT || p.step < 2 || p.step > MOST_APART || step > n) return 0;
     if (s->lanes < MOST_APART) return 0;
@@ -712,15 +488,15 @@ static int in_turn(llvm *s, const store *w, const val *dyn, int n, int *order) {
 static void put_in_turn(llvm *s, const store *w, int n, const int *order) {
     const store *first = &w[order[0]];
     val x[MOST_APART], out[MOST_APART];
-    place p = place_of(s, first->t->store.mem[0], first->t->store.index, (val){0});
+    llvm_place p = llvm_place_of(s, first->t->store.mem[0], first->t->store.index, (val){0});
     for (int i = 0; i < n; i++)
         x[i] = llvm_splat(s, llvm_to_memory(s, dtype_at(s, first, 0), w[order[i]].x[0]), s->lanes);
     llvm_interleave(s, n, x, out);
     p.step = 1;
     for (int i = 0; i < n; i++) {
-        place q = p;
+        llvm_place q = p;
         if (i) q.pointer = llvm_gep(s, p.pointer, p.size, llvm_int(s, s->t_i64, i * s->lanes));
-        store_lanes(s, &q, out[i], (val){0});
+        llvm_store_lanes(s, &q, out[i], (val){0});
     }
     note_written(s, p.mem);
 }
@@ -773,14 +549,14 @@ void llvm_store_value(llvm *s, const ir_stmt *t, val x) {
 
 void llvm_store_words(llvm *s, const ir_stmt *t, val words) {
     val valid = llvm_truth(s, t->store.valid);
-    place p = words_at(place_of(s, t->store.mem[0], t->store.index, (val){0}));
+    llvm_place p = llvm_words_at(llvm_place_of(s, t->store.mem[0], t->store.index, (val){0}));
     if (p.stride == STRIDE_NONE) {
         llvm_guard g;
         if (valid.v) llvm_open_guard(s, valid, &g);
-        store_scalar(s, &p, words);
+        llvm_store_scalar(s, &p, words);
         if (valid.v) llvm_close_guard(s, &g);
     } else {
-        store_lanes(s, &p, words, llvm_and_mask(s, valid, s->mask));
+        llvm_store_lanes(s, &p, words, llvm_and_mask(s, valid, s->mask));
     }
     note_written(s, t->store.mem[0]);
 }
@@ -798,7 +574,8 @@ static void fill(llvm *s, mem_id m, val x) {
     int dtype = ir_m(s->k, m)->dtype;
     int64_t size = (int64_t)qn_dtype_size((qn_dtype)dtype), lanes = 64 / size;
     int64_t n = (sym_hi(s->syms, ir_m(s->k, m)->size) + lanes - 1) / lanes;
-    val raw = llvm_splat(s, llvm_to_memory(s, dtype, x), (int)lanes), base = base_pointer(s, m);
+    val raw = llvm_splat(s, llvm_to_memory(s, dtype, x), (int)lanes),
+        base = llvm_base_pointer(s, m);
     if (!n) return;
     llvm_loop l;
     llvm_open_loop(s, llvm_int(s, s->t_i64, 0), llvm_int(s, s->t_i64, n * 64), 64, NULL, &l);
