@@ -614,17 +614,36 @@ static bool columns(scheduler *m, loop_chain *c, int i) {
     return true;
 }
 
-/* Accesses that are contiguous along a loop outside of the rows. Where rows are at least a vector
- * long only those in loops along the row count: one access a row is cheap. A row is as long as
- * vectors can go along it: of a window of 3 by 3, three. */
+/* Does the access, somewhere in the loop, vary along it or one of those inside? */
+static bool varies(const scheduler *m, stmt_id loop, const ir_access *t) {
+    for (stmt_id s = t->at; s != loop;) {
+        s = schedule_at(m, s)->parent;
+        sym var = schedule_at(m, s)->kind == STMT_LOOP ? schedule_at(m, s)->l.var : SYM_ZERO;
+        if (var &&
+            (sym_uses(m->k->syms, t->index, var) || (t->dyn && ir_expr_uses(m->k, t->dyn, var))))
+            return true;
+    }
+    return false;
+}
+
+/* Accesses that are contiguous along a loop outside of the rows; stores count double. Where rows
+ * are at least a vector long only those in loops along the row count, and that vary along it: one
+ * access a row is cheap. A row is as long as vectors can go along it: of a window of 3 by 3, three.
+ */
 static int contiguous_across(scheduler *m, stmt_id body, sym var) {
     int n = 0;
     bool deep = false;
     for (stmt_id c = schedule_at(m, body)->first; c; c = schedule_at(m, c)->next) {
+        ir_access *t;
+        int64_t step;
         if (schedule_at(m, c)->kind != STMT_LOOP) continue;
         loop_chain row = loop_chain_of(m, c);
         deep |= schedule_merged_trips(m, &row) >= m->lanes;
-        n += schedule_contiguous(m, c, var);
+        uint32_t count = ir_accesses(m->k, c, &t);
+        for (uint32_t i = 0; i < count; i++)
+            if (schedule_is_arg(m, &t[i]) && schedule_step(m, &t[i], var, &step) && step == 1 &&
+                varies(m, c, &t[i]))
+                n += t[i].load ? 1 : 2;
     }
     return deep ? n : schedule_contiguous(m, body, var);
 }

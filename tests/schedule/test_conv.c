@@ -437,6 +437,43 @@ static void blocks_of_a_deep_sum_are_few_and_share_the_image(void) {
     free(zeros);
 }
 
+/* How many additions of two tensors it is made of. */
+static int additions(qn_tensor *t) {
+    graph *g = tensor_ctx(t)->graph;
+    node_id *order, root = tensor_at(t)->node;
+    arena a;
+    int sum = 0;
+    arena_open(&a, &tensor_ctx(t)->heap);
+    uint32_t n = graph_order(g, &a, 1, &root, &order);
+    for (uint32_t i = 0; i < n; i++) sum += node_at(g, order[i])->op == OP_ADD;
+    arena_free(&a);
+    return sum;
+}
+
+/* Windows of size k every `stride` places behind `before` of padding: of x = 1, 2, 3.. the largest
+ * of each is its last, and those before it have no gradient. Windows that do not meet are put back
+ * by movement: no place is a sum of what several might give. */
+static void gradients_of_windows_apart_are_moved_back(void) {
+    static const int lines[][4] = {{12, 2, 2, 0}, {13, 3, 3, 0}, {13, 2, 3, 0},
+                                   {14, 1, 4, 0}, {9, 3, 2, 0},  {11, 3, 3, 1}};
+    for (size_t i = 0; i < 2 * COUNT_OF(lines); i++) {
+        const int *c = lines[i / 2], n = c[0], k = c[1], stride = c[2], before = c[3];
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.device = i % 2 ? "ref" : "cpu"));
+        float data[16], got[16], want[16] = {0};
+        for (int j = 0; j < n; j++) data[j] = (float)(j + 1);
+        qn_tensor *x = qn_from(qn, QN_F32, 3, (int64_t[]){1, 1, n}, data), *d;
+        qn_tensor *y = qn_max_pool(x, (int64_t[]){k},
+                                   &QN_CONV_OPTIONS(.stride = {stride}, .before = {before}));
+        qn_tensor *loss = qn_sum(qn_mul(y, y), QN_ALL, false);
+        CHECK_INT(qn_grad(loss, NULL, 1, &x, &d), QN_OK);
+        if (stride >= k && !before) CHECK(additions(d) <= 1); /* of y*y */
+        for (int at = -before; at + k <= n; at += stride) want[at + k - 1] += 2 * data[at + k - 1];
+        CHECK_INT(qn_read(d, got, (size_t)n * sizeof *got), QN_OK);
+        for (int j = 0; j < n; j++) CHECK_NEAR(got[j], want[j], 0, 0);
+        qn_close(qn);
+    }
+}
+
 /* The products that are summed for a tensor. */
 static int64_t multiplications(qn_tensor *t) {
     graph *g = tensor_ctx(t)->graph;
@@ -523,6 +560,7 @@ int main(int argc, char **argv) {
     RUN(blocks_of_a_deep_sum_are_few_and_share_the_image);
     RUN(a_stride_beyond_all_places_takes_no_time);
     RUN(gradients_of_strided_convolutions_multiply_by_no_zeros);
+    RUN(gradients_of_windows_apart_are_moved_back);
     RUN(refusals_name_what_does_not_fit);
     return test_end();
 }

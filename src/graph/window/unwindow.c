@@ -230,12 +230,42 @@ static node_id unwound_phase(graph *g, node_id t, const window_attr *w, sym n, i
     return pad_axis(g, y, w->axis, before, after, stride - 1);
 }
 
+/* Windows that lie one behind the other, all inside of x: their places are put back there. */
+static node_id put_back(graph *g, node_id t, const window_attr *w, sym n) {
+    sym_store *s = g->syms;
+    int rank, axis = 0, to = 0, order[QN_MAX_RANK];
+    sym reach = sym_scale(s, w->size, w->stride);
+    sym after = sym_sub(s, sym_sub(s, n, w->start), reach);
+    if (sym_lo(s, w->start) < 0 || sym_lo(s, after) < 0) return 0;
+    t = pad_axis(g, t, w->by, SYM_ZERO, sym_sub(s, sym_const(s, w->stride), w->length), 0);
+    tuple_id shape = g->node[t].shape;
+    int64_t v[QN_MAX_RANK + 1];
+    const int64_t *dims = graph_tuple_get(g, shape, &rank);
+    for (int i = 0; i < rank; i++) { /* the places behind the windows */
+        if (i == w->by) continue;
+        if (i == w->axis) axis = to;
+        v[to] = i == w->axis ? (int64_t)reach : dims[i];
+        order[to++] = i;
+    }
+    for (int i = rank - 1; i > axis + 1; i--) order[i] = order[i - 1];
+    order[axis + 1] = w->by;
+    t = make_reshape(g, make_permute(g, t, order), graph_tuple(g, rank - 1, v));
+    t = pad_axis(g, t, axis, w->start, after, 0);
+    dims = node_dims(g, t, &to);
+    for (int i = 0, from = 0; i < rank; i++) v[i] = i == w->by ? SYM_ONE : dims[from++];
+    return make_reshape(g, t, graph_tuple(g, rank, v));
+}
+
 node_id make_unwindow(graph *g, node_id t, const window_attr *w, sym n, bool repeated) {
     unwind u = {.g = g, .w = *w, .n = n};
     int64_t length, phases; /* remainders of the stride that a window reaches */
     bool apart =
         repeated && w->stride > 1 && w->slope == 1 && sym_is_const(g->syms, w->length, &length);
     phases = apart && length < w->stride ? length : w->stride;
+    if (apart && length <= w->stride && !push(&u, t, w->axis, w->by)) {
+        node_id x = put_back(g, t, w, n);
+        if (x) return x;
+    }
     if (!apart || phases < 1 || phases > MOST_PHASES) return unwound(&u, t, repeated);
     node_id sum = 0;
     for (int64_t r = 0; r < phases; r++) {
