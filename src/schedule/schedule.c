@@ -24,6 +24,7 @@ enum {
     /* what follows is no property of a machine: */
     ROWS = 4,         /* of a reduction along rows at a time, where there are several: the grouping
                          of sums, the same for all that have the registers */
+    FEW_TERMS = 16,   /* of a sum, beside which that of the next place may begin */
     MOST_ITEMS = 4096 /* of a launch: more give no better balance */
 };
 
@@ -580,6 +581,24 @@ static loop2 cut_parts(scheduler *m, loop_h c, int64_t bytes) {
     return step_split(m, c, part, "jc", "jr");
 }
 
+/* Are elements loaded that lie a few apart along the loop? Whole vectors give them by shuffles, but
+ * under a mask each is gathered. Sums of few terms need no more chains than one: those of the next
+ * place may begin beside them. */
+static bool wants_no_mask(scheduler *m, stmt_id loop) {
+    ir_access *t;
+    uint32_t n = ir_accesses(m->k, loop, &t);
+    bool apart = false;
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t step, terms = 1;
+        for (stmt_id s = schedule_at(m, t[i].at)->parent; s != loop; s = schedule_at(m, s)->parent)
+            if (schedule_at(m, s)->kind == STMT_LOOP) terms *= schedule_trips(m, s);
+        if (terms > FEW_TERMS) return false;
+        apart |= t[i].load && schedule_step(m, &t[i], schedule_at(m, loop)->l.var, &step) &&
+                 step >= 2 && step <= 4;
+    }
+    return apart;
+}
+
 /* Vectors across the reductions: the contiguous loop moves inside them. */
 static bool columns(scheduler *m, loop_chain *c, int i) {
     loop_chain_inward(m, c, i);
@@ -589,7 +608,10 @@ static bool columns(scheduler *m, loop_chain *c, int i) {
     int64_t n = schedule_trips(m, loop), exact;
     int ops = schedule_ops(m, loop), chains = ops <= 12 ? 4 : ops <= 32 ? 2 : 1;
     int tiles = tiles_in(m, loop, &tile);
-    while (chains > 1 && n < (int64_t)chains * m->lanes) chains /= 2;
+    bool exact_ones = n % m->lanes == 0 && wants_no_mask(m, loop);
+    while (chains > 1 &&
+           (n < (int64_t)chains * m->lanes || (exact_ones && n % (chains * m->lanes))))
+        chains /= 2;
     int step = chains * m->lanes;
     if (!tile) return false;
     loop_h slices = slice_rows(m, loop);
