@@ -71,13 +71,14 @@ uint64_t order_key(qn_dtype dtype, const void *data, int64_t i) {
 }
 
 /* The width of 32 bits is by far the commonest: without a branch, so that compilers make vectors
- * of it. */
+ * of it, and compared as signed, which the least of vectors can. */
 static bool keys_of_f32(const uint32_t *x, int64_t n, uint32_t flip, uint32_t *out) {
-    const uint32_t sign = 1u << 31, inf = 0x7f800000u;
+    const uint32_t sign = 1u << 31;
+    const int32_t inf = 0x7f800000;
     uint32_t lost = 0;
     for (int64_t i = 0; i < n; i++) {
         uint32_t v = x[i], size = v & ~sign;
-        uint32_t nan = 0u - (size > inf), minus = 0u - (v >> 31), zero = 0u - (v == sign);
+        uint32_t nan = 0u - ((int32_t)size > inf), minus = 0u - (v >> 31), zero = 0u - (v == sign);
         uint32_t key = (v ^ (minus | sign)) + (zero & 1);
         lost |= nan | zero;
         out[i] = (key | nan) ^ flip;

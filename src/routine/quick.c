@@ -1,284 +1,38 @@
-/* quick.c - sorting words of 32 bits by vectors of sixteen, where the processor has AVX-512.
+/* quick.c - sorting words of 32 bits by vectors, of the widest that the processor has.
  *
- * Quicksort: a vector is divided at the pivot by one comparison and packed from both sides, words
- * below it to the left end, the others to the right (Gueron and Krasnov 2016). Reading and writing
- * share the array: two vectors are held back at the start, so that there is always room for one
- * where the next is written. Runs of up to BASE words are sorted in registers by bitonic merging,
- * where each stage is a minimum and a maximum of words at a distance (Batcher 1968).
+ * Quicksort (quick.h): a vector is divided at the pivot by one comparison, and runs that fit into
+ * the registers are sorted there by networks of minima and maxima. How words are moved within a
+ * vector is another matter in each instruction set: quick16.c is of AVX-512, quick8.c of AVX2. They
+ * are compiled for theirs function by function; where there is neither, nothing is sorted.
  *
- * Words that are equal to a pivot that is the least are done. Where pivots are bad so often that
- * the depth runs out, the run is left to sorting by digits: no input takes quadratic time.
- *
- * The sorted row is the same whoever sorts, so nothing depends on the choice. Compiled for AVX-512
- * function by function; elsewhere quick_sort32 sorts nothing. */
+ * The sorted row is the same whoever sorts, so nothing depends on the choice. */
 #include "routine/routine.h"
 
+bool quick_has32(int lanes) {
 #if defined(__x86_64__)
-
-#include <immintrin.h>
-
-#define FOR_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
-#define INLINE     FOR_AVX512 static inline __attribute__((always_inline))
-
-enum { LANES = 16, REGISTERS = 16, BASE = LANES * REGISTERS };
-enum { MANY_WORDS = 1 << 17, MOST_WORDS = 1 << 21 };
-typedef __m512i vector;
-
-/* Loops over registers are to be none. */
-#if defined(__clang__)
-#define UNROLLED _Pragma("unroll")
+    if (lanes == 16)
+        return __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512dq");
+    return lanes == 8 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt");
 #else
-#define UNROLLED _Pragma("GCC unroll 16")
+    (void)lanes;
+    return false;
 #endif
-
-/* ---- in registers ---------------------------------------------------------------------------- */
-
-/* One stage: each lane with its partner, of which those in `upper` take the larger. */
-INLINE vector stage(vector x, vector partner, __mmask16 upper) {
-    return _mm512_mask_max_epu32(_mm512_min_epu32(x, partner), upper, x, partner);
 }
 
-INLINE vector reversed(vector x) {
-    return _mm512_permutexvar_epi32(
-        _mm512_setr_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), x);
-}
-
-/* Partners at distances 8, 4, 2 and 1. */
-INLINE vector merged_at8(vector x) {
-    return stage(x, _mm512_shuffle_i64x2(x, x, 0x4e), 0xff00);
-}
-INLINE vector merged_at4(vector x) {
-    return stage(x, _mm512_shuffle_i64x2(x, x, 0xb1), 0xf0f0);
-}
-INLINE vector merged_at2(vector x) {
-    return stage(x, _mm512_shuffle_epi32(x, (_MM_PERM_ENUM)0x4e), 0xcccc);
-}
-INLINE vector merged_at1(vector x) {
-    return stage(x, _mm512_shuffle_epi32(x, (_MM_PERM_ENUM)0xb1), 0xaaaa);
-}
-
-/* A sequence that goes up and down, or down and up, in order. */
-INLINE vector merged(vector x) {
-    return merged_at1(merged_at2(merged_at4(merged_at8(x))));
-}
-
-/* Any sixteen: pairs, fours and eights are mirrored, then merged. */
-INLINE vector sorted(vector x) {
-    x = merged_at1(x);
-    x = stage(x, _mm512_shuffle_epi32(x, (_MM_PERM_ENUM)0x1b), 0xcccc);
-    x = merged_at1(x);
-    const vector mirror8 = _mm512_setr_epi32(7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8);
-    x = stage(x, _mm512_permutexvar_epi32(mirror8, x), 0xf0f0);
-    x = merged_at1(merged_at2(x));
-    x = stage(x, reversed(x), 0xff00);
-    return merged_at1(merged_at2(merged_at4(x)));
-}
-
-/* The smaller of both in *a, the larger in *b, lane by lane. */
-INLINE void exchange(vector *a, vector *b) {
-    vector less = _mm512_min_epu32(*a, *b);
-    *b = _mm512_max_epu32(*a, *b);
-    *a = less;
-}
-
-/* Two sorted halves of `half` vectors each to one: the second mirrored, then at distances. */
-INLINE void merge_halves(vector *v, const int half) {
-    UNROLLED
-    for (int i = 0; i < half; i++) {
-        vector other = reversed(v[2 * half - 1 - i]);
-        exchange(&v[i], &other);
-        v[2 * half - 1 - i] = other;
-    }
-    /* the mirrored ones went up and down: each half is bitonic */
-    UNROLLED
-    for (int distance = half / 2; distance; distance /= 2) {
-        UNROLLED
-        for (int i = 0; i < 2 * half; i++)
-            if (!(i & distance)) exchange(&v[i], &v[i + distance]);
-    }
-    UNROLLED
-    for (int i = 0; i < 2 * half; i++) v[i] = merged(v[i]);
-}
-
-INLINE __mmask16 lanes_left(int64_t left) {
-    return (__mmask16)(left >= LANES ? 0xffffu : left <= 0 ? 0u : (1u << left) - 1);
-}
-
-/* Sixteen words a vector, in order across 4, 8 or 16 of them; each is code once, for it is long. */
-FOR_AVX512 static __attribute__((noinline)) void sort_four(vector *v) {
-    UNROLLED
-    for (int i = 0; i < 4; i++) v[i] = sorted(v[i]);
-    merge_halves(v, 1);
-    merge_halves(v + 2, 1);
-    merge_halves(v, 2);
-}
-
-FOR_AVX512 static __attribute__((noinline)) void sort_eight(vector *v) {
-    sort_four(v);
-    sort_four(v + 4);
-    merge_halves(v, 4);
-}
-
-FOR_AVX512 static __attribute__((noinline)) void sort_sixteen(vector *v) {
-    sort_eight(v);
-    sort_eight(v + 8);
-    merge_halves(v, 8);
-}
-
-/* At most BASE words; those beyond n count as the largest. */
-FOR_AVX512 static void sort_base(uint32_t *a, int64_t n) {
-    vector v[REGISTERS];
-    int used = n > 8 * LANES ? 16 : n > 4 * LANES ? 8 : 4;
-    for (int i = 0; i < used; i++)
-        v[i] = _mm512_mask_loadu_epi32(_mm512_set1_epi32(-1), lanes_left(n - (int64_t)i * LANES),
-                                       a + i * LANES);
-    if (used == 16)
-        sort_sixteen(v);
-    else if (used == 8)
-        sort_eight(v);
+bool quick_sort32(uint32_t *a, uint32_t *spare, int64_t n) {
+#if defined(__x86_64__)
+    if (quick_has32(16))
+        quick_sort32_by16(a, spare, n);
+    else if (quick_has32(8))
+        quick_sort32_by8(a, spare, n);
     else
-        sort_four(v);
-    for (int i = 0; i < used; i++)
-        _mm512_mask_storeu_epi32(a + i * LANES, lanes_left(n - (int64_t)i * LANES), v[i]);
-}
-
-/* ---- at a pivot ------------------------------------------------------------------------------ */
-
-/* The words of x below the pivot (or not above it) to `left`, which moves on, the others to in
- * front of `right`, which moves back. A whole vector is written at the left. */
-INLINE void divide(vector x, vector pivot, bool above, uint32_t **left, uint32_t **right) {
-    __mmask16 upper = above ? _mm512_cmpgt_epu32_mask(x, pivot) : _mm512_cmpge_epu32_mask(x, pivot);
-    int many = __builtin_popcount(upper);
-    vector low = _mm512_maskz_compress_epi32((__mmask16)~upper, x);
-    vector high = _mm512_maskz_compress_epi32(upper, x);
-    _mm512_storeu_si512(*left, low);
-    *left += LANES - many;
-    *right -= many;
-    _mm512_mask_storeu_epi32(*right, (__mmask16)((1u << many) - 1), high);
-}
-
-/* How many words of n, at least three vectors, lie below the pivot, or not above it; those are in
- * front then. Reading takes from the side where less room is left. */
-FOR_AVX512 static int64_t divided(uint32_t *a, int64_t n, uint32_t at, bool above) {
-    const vector pivot = _mm512_set1_epi32((int)at);
-    uint32_t *left = a, *right = a + n, *lo = a + LANES, *hi = a + n - LANES;
-    vector first = _mm512_loadu_si512(a), last = _mm512_loadu_si512(hi);
-    uint32_t rest[LANES];
-    while (hi - lo >= LANES) {
-        vector x;
-        if (lo - left <= right - hi) {
-            x = _mm512_loadu_si512(lo);
-            lo += LANES;
-        } else {
-            hi -= LANES;
-            x = _mm512_loadu_si512(hi);
-        }
-        divide(x, pivot, above, &left, &right);
-    }
-    int64_t odd = hi - lo;
-    for (int64_t i = 0; i < odd; i++) rest[i] = lo[i];
-    /* all is read, and between left and right there is room for what is held back */
-    divide(first, pivot, above, &left, &right);
-    for (int64_t i = 0; i < odd; i++) {
-        bool up = above ? rest[i] > at : rest[i] >= at;
-        if (up)
-            *--right = rest[i];
-        else
-            *left++ = rest[i];
-    }
-    __mmask16 upper =
-        above ? _mm512_cmpgt_epu32_mask(last, pivot) : _mm512_cmpge_epu32_mask(last, pivot);
-    int many = __builtin_popcount(upper);
-    _mm512_mask_storeu_epi32(left, (__mmask16)((1u << (LANES - many)) - 1),
-                             _mm512_maskz_compress_epi32((__mmask16)~upper, last));
-    left += LANES - many;
-    _mm512_mask_storeu_epi32(left, (__mmask16)((1u << many) - 1),
-                             _mm512_maskz_compress_epi32(upper, last));
-    return left - a;
-}
-
-/* The middle of sixteen words at equal distances. */
-FOR_AVX512 static uint32_t pivot_of(const uint32_t *a, int64_t n) {
-    uint32_t word[LANES];
-    for (int64_t i = 0; i < LANES; i++) word[i] = a[(2 * i + 1) * (n / (2 * LANES))];
-    _mm512_storeu_si512(word, sorted(_mm512_loadu_si512(word)));
-    return word[LANES / 2];
-}
-
-static int depth_for(int64_t n) {
-    int depth = 4;
-    for (int64_t m = n; m > BASE; m /= 2) depth += 2;
-    return depth;
-}
-
-static void by_parts(uint32_t *a, uint32_t *spare, int64_t n);
-
-/* parts: rows of a certain size may first be divided by digits. */
-FOR_AVX512 static void quick(uint32_t *a, uint32_t *spare, int64_t n, int depth, bool parts) {
-    while (n > BASE) {
-        if (parts && n > MANY_WORDS && n <= MOST_WORDS) {
-            by_parts(a, spare, n);
-            return;
-        }
-        if (!depth--) {
-            radix_sort32(a, spare, n, 0, 32);
-            return;
-        }
-        uint32_t pivot = pivot_of(a, n);
-        int64_t below = divided(a, n, pivot, false);
-        if (below == 0) { /* the pivot is the least: those that equal it are done */
-            int64_t equal = divided(a, n, pivot, true);
-            a += equal, spare += equal, n -= equal;
-            continue;
-        }
-        int64_t above = n - below;
-        bool left = below <= above; /* the shorter part first */
-        if (left) {
-            quick(a, spare, below, depth, parts);
-            a += below, spare += below, n = above;
-        } else {
-            quick(a + below, spare + below, above, depth, parts);
-            n = below;
-        }
-    }
-    sort_base(a, n);
-}
-
-/* More words than the nearer caches hold: one pass by their highest bits makes parts that they do.
- * Beyond some millions its streams are too far apart, and dividing at pivots comes first. */
-static void by_parts(uint32_t *a, uint32_t *spare, int64_t n) {
-    enum { BITS = 11 };
-    uint32_t end[1 << BITS] = {0}, from = 0;
-    for (int64_t i = 0; i < n; i++) end[a[i] >> (32 - BITS)]++;
-    for (int i = 0; i < 1 << BITS; i++) {
-        uint32_t many = end[i];
-        end[i] = from;
-        from += many;
-    }
-    for (int64_t i = 0; i < n; i++) spare[end[a[i] >> (32 - BITS)]++] = a[i];
-    from = 0;
-    for (int i = 0; i < 1 << BITS; from = end[i++]) {
-        int64_t m = end[i] - from;
-        quick(spare + from, a + from, m, depth_for(m), false);
-        memcpy(a + from, spare + from, (size_t)m * sizeof *a);
-    }
-}
-
-bool quick_sort32(uint32_t *a, uint32_t *spare, int64_t n) {
-    if (!__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512bw") ||
-        !__builtin_cpu_supports("avx512dq"))
         return false;
-    quick(a, spare, n, depth_for(n), true);
     return true;
-}
-
 #else
-
-bool quick_sort32(uint32_t *a, uint32_t *spare, int64_t n) {
     (void)a;
     (void)spare;
     (void)n;
     return false;
-}
-
 #endif
+}

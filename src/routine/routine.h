@@ -97,8 +97,12 @@ __extension__ typedef unsigned __int128 uint128;
 void radix_sort32(uint32_t *a, uint32_t *spare, int64_t n, int low, int high);
 void radix_sort64(uint64_t *a, uint64_t *spare, int64_t n, int low, int high);
 void radix_sort128(uint128 *a, uint128 *spare, int64_t n, int low, int high);
-/* The same of all 32 bits; false: not here, nothing was done (quick.c). */
+/* The same of all 32 bits; false: not here, nothing was done (quick.c). And by vectors of 8 or 16
+ * words alone: only on x86-64, where the processor has them. */
 bool quick_sort32(uint32_t *a, uint32_t *spare, int64_t n);
+bool quick_has32(int lanes);
+void quick_sort32_by8(uint32_t *a, uint32_t *spare, int64_t n);
+void quick_sort32_by16(uint32_t *a, uint32_t *spare, int64_t n);
 /* Bring the k that come first in that order to the front, themselves in no order. */
 void radix_select64(uint64_t *a, uint64_t *spare, int64_t n, int64_t k, int low, int high);
 void radix_select128(uint128 *a, uint128 *spare, int64_t n, int64_t k, int low, int high);

@@ -6,7 +6,7 @@
 #include "routine/routine.h"
 
 /* Elements from which vectors pay. */
-enum { LEAST_QUICK = 16 };
+enum { LEAST_QUICK = 8 };
 
 static bool is_wide(const routine_array *x) {
     return order_bits(x->dtype) == 64 || row_length(x) > UINT32_MAX;

@@ -5,6 +5,7 @@
 #include "device_here.h"
 #include "graph/graph.h"
 #include "quern.h"
+#include "routine/routine.h"
 #include "run/run.h"
 #include "test.h"
 
@@ -150,6 +151,76 @@ static void sorts_rows_of_all_lengths_and_patterns(void) {
             }
             if (!up || sum || squares) FAIL("%d words of kind %d", (int)n, kind);
             qn_scope_end(qn, s);
+        }
+}
+
+/* ---- by vectors ------------------------------------------------------------------------------ */
+
+enum { KINDS = 10, MOST_VECTOR = 600000, EDGE = 16 };
+
+/* Word k of n, of patterns that divide well, badly or not at all. */
+static uint32_t word_of(int kind, int64_t k, int64_t n) {
+    uint32_t r = (uint32_t)(test_rand(&seed) >> 32), up = (uint32_t)k;
+    const uint32_t patterns[KINDS] = {
+        r,
+        r % 3,
+        up,
+        (uint32_t)(n - k),
+        r % 100 ? UINT32_MAX : r,
+        r % 100 ? 0 : r,
+        r & 1 ? UINT32_MAX : 0,
+        UINT32_MAX,
+        k < n / 2 ? up : (uint32_t)(n - k),
+        r >> (r & 31),
+    };
+    return patterns[kind];
+}
+
+static int by_word(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* As the C library sorts them, with nothing written beyond the ends of either array. */
+static void check_vectors(int lanes, int64_t n, int kind) {
+    static uint32_t x[MOST_VECTOR + 2 * EDGE], spare[MOST_VECTOR + 2 * EDGE], y[MOST_VECTOR];
+    const uint32_t mark = 0x5eed5eed;
+    for (int64_t k = 0; k < n + 2 * EDGE; k++) x[k] = spare[k] = mark;
+    for (int64_t k = 0; k < n; k++) x[EDGE + k] = y[k] = word_of(kind, k, n);
+    (lanes == 8 ? quick_sort32_by8 : quick_sort32_by16)(x + EDGE, spare + EDGE, n);
+    qsort(y, (size_t)n, sizeof *y, by_word);
+    if (memcmp(x + EDGE, y, (size_t)n * sizeof *y))
+        FAIL("%d words of kind %d by %d", (int)n, kind, lanes);
+    bool kept = true;
+    for (int64_t k = 0; k < EDGE; k++)
+        kept &= x[k] == mark && x[EDGE + n + k] == mark && spare[k] == mark &&
+                spare[EDGE + n + k] == mark;
+    if (!kept) FAIL("beyond %d words of kind %d by %d", (int)n, kind, lanes);
+}
+
+static void sorts_words_by_vectors_of_each_width(void) {
+#if defined(__x86_64__)
+    static const int64_t sizes[] = {307,  401,  503,   997,   1000,   1009,   2003,   4999,
+                                    7919, 9973, 50021, 99991, 100000, 131072, 131073, 300007};
+    for (int lanes = 8; lanes <= 16; lanes *= 2)
+        for (int kind = 0; kind < KINDS && quick_has32(lanes); kind++) {
+            for (int64_t n = 0; n <= 300; n++) check_vectors(lanes, n, kind);
+            for (int64_t n = 512; n <= 65536; n *= 2)
+                for (int64_t by = -1; by <= 1; by++) check_vectors(lanes, n + by, kind);
+            for (size_t i = 0; i < COUNT_OF(sizes); i++) check_vectors(lanes, sizes[i], kind);
+            if (kind < 2) check_vectors(lanes, MOST_VECTOR, kind);
+        }
+#else
+    SKIP("no vectors here");
+#endif
+}
+
+/* Rows that vectors sort, with zeros, infinities and NaN of both signs. */
+static void sorts_floats_and_integers_of_every_length(void) {
+    for (int64_t n = 1; n <= 300; n++)
+        for (int k = 0; k < 4; k++) {
+            check_rows(open_[0], QN_F32, 2, n, k & 1, k & 2);
+            check_rows(open_[0], k & 1 ? QN_I32 : QN_U32, 2, n, k & 1, k & 2);
         }
 }
 
@@ -484,6 +555,8 @@ int main(int argc, char **argv) {
     RUN(sorts_every_dtype_stably);
     RUN(sorts_long_rows_by_digits);
     RUN(sorts_rows_of_all_lengths_and_patterns);
+    RUN(sorts_words_by_vectors_of_each_width);
+    RUN(sorts_floats_and_integers_of_every_length);
     RUN(one_call_gives_both);
     RUN(any_axis_of_views_and_expressions);
     RUN(nothing_and_one_element);
