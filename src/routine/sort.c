@@ -5,8 +5,8 @@
  * 32 of place are one word of 64; wider keys, and rows of more than 2^32, take 128. */
 #include "routine/routine.h"
 
-/* Elements from which vectors pay. */
-enum { LEAST_QUICK = 8 };
+/* Elements from which vectors pay; a sample, and elements from which it pays. */
+enum { LEAST_QUICK = 8, SAMPLE = 1024, LEAST_SAMPLED = 8 * SAMPLE };
 
 static bool is_wide(const routine_array *x) {
     return order_bits(x->dtype) == 64 || row_length(x) > UINT32_MAX;
@@ -78,6 +78,38 @@ static void words_load(words *w, const routine_array *x, int64_t row) {
         w->a.broad[i] = (uint128)key[i] << 64 | (uint64_t)i;
     for (int64_t i = 0; i < w->n && !w->wide; i++)
         w->a.narrow[i] = (uint64_t)key[i] << 32 | (uint64_t)i;
+}
+
+/* Keys up to which there may be k or more, as a sample of them in order has it: at twice the rank
+ * that is expected and some more. */
+static uint32_t bound_of(const words *w, int64_t k) {
+    const uint32_t *key = w->key;
+    uint32_t *sample = (uint32_t *)w->spare.narrow, *spare = sample + SAMPLE;
+    int64_t step = w->n / SAMPLE;
+    for (int64_t i = 0; i < SAMPLE; i++) sample[i] = key[i * step];
+    if (!quick_sort32(sample, spare, SAMPLE)) radix_sort32(sample, spare, SAMPLE, 0, 32);
+    return sample[2 * k * SAMPLE / w->n + 8];
+}
+
+/* Words of a row among which the first k are: of a long one few, so that most make none. */
+static void words_load_first(words *w, const routine_array *x, int64_t row, int64_t k) {
+    w->n = row_length(x);
+    if (w->wide || w->n < LEAST_SAMPLED || k > w->n / 16) {
+        words_load(w, x, row);
+        return;
+    }
+    const uint32_t *key = w->key;
+    w->same = order_keys32(x->dtype, row_at(x, row), w->n, (uint32_t)w->flip, w->key);
+    uint32_t bound = bound_of(w, k);
+    int64_t count = 0;
+    for (int64_t i = 0; i < w->n; i++) {
+        w->a.narrow[count] = (uint64_t)key[i] << 32 | (uint64_t)i;
+        count += key[i] <= bound;
+    }
+    if (count < k)
+        words_load(w, x, row);
+    else
+        w->n = count;
 }
 
 static void words_sort(const words *w, int64_t n) {
@@ -213,7 +245,7 @@ void run_topk(const routine_call *c, void *scratch, int64_t from, int64_t to) {
     words w;
     words_open(&w, &c->source[0], scratch, c->what.attr[0] != 0);
     for (int64_t row = from; row < to && k; row++) {
-        words_load(&w, &c->source[0], row);
+        words_load_first(&w, &c->source[0], row, k);
         words_select(&w, k);
         words_sort(&w, k);
         words_places(&w, k, places_at(&c->result[0], row));

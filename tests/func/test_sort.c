@@ -156,7 +156,7 @@ static void sorts_rows_of_all_lengths_and_patterns(void) {
 
 /* ---- by vectors ------------------------------------------------------------------------------ */
 
-enum { KINDS = 10, MOST_VECTOR = 600000, EDGE = 16 };
+enum { KINDS = 11, MOST_VECTOR = 600000, EDGE = 16 };
 
 /* Word k of n, of patterns that divide well, badly or not at all. */
 static uint32_t word_of(int kind, int64_t k, int64_t n) {
@@ -172,6 +172,7 @@ static uint32_t word_of(int kind, int64_t k, int64_t n) {
         UINT32_MAX,
         k < n / 2 ? up : (uint32_t)(n - k),
         r >> (r & 31),
+        k % 19 ? r | 1u << 31 : r >> 8, /* which every 19th word tells nothing about */
     };
     return patterns[kind];
 }
@@ -352,6 +353,37 @@ static void picks_the_first_in_order(void) {
             check_topk(qn, (qn_dtype)d, n, n / 3, false);
             if (d == QN_F32) check_topk(qn, QN_F32, n, n, true);
         }
+}
+
+/* Long rows, of which only a sample is looked at first: values of all kinds, places of equal ones,
+ * and the first in order where the sample does not see them. */
+static void picks_the_first_of_long_rows(void) {
+    enum { N = 20011, K = 300 };
+    static uint32_t x[N], y[N], values[K];
+    static int64_t place[K];
+    qn_ctx *qn = open_[0];
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int k = 1; k <= K; k += 1 + k * 4)
+            for (int largest = 0; largest < 2; largest++) {
+                int64_t n = N;
+                bool right = true;
+                for (int i = 0; i < N; i++) x[i] = y[i] = word_of(kind, i, n);
+                qn_scope s = qn_scope_begin(qn);
+                qn_tensor *v = NULL, *i = NULL, *t = qn_from(qn, QN_U32, 1, &n, x);
+                CHECK_INT(qn_topk(t, k, 0, largest, &v, &i), 0);
+                CHECK_INT(qn_read(v, values, (size_t)k * 4), 0);
+                CHECK_INT(qn_read(i, place, (size_t)k * 8), 0);
+                qsort(y, N, sizeof *y, by_word);
+                for (int j = 0; j < k; j++) {
+                    right &= values[j] == y[largest ? N - 1 - j : j] && x[place[j]] == values[j];
+                    right &= !j || values[j] != values[j - 1] || place[j] > place[j - 1];
+                }
+                int64_t last = place[k - 1], equal = 0; /* of those equal to it the first */
+                for (int64_t j = 0; j <= last; j++) equal += x[j] == values[k - 1];
+                for (int j = 0; j < k; j++) equal -= values[j] == values[k - 1];
+                if (!right || equal) FAIL("top %d of kind %d, %d", k, kind, largest);
+                qn_scope_end(qn, s);
+            }
 }
 
 static void medians_and_quantiles_are_numpys(void) {
@@ -561,6 +593,7 @@ int main(int argc, char **argv) {
     RUN(any_axis_of_views_and_expressions);
     RUN(nothing_and_one_element);
     RUN(picks_the_first_in_order);
+    RUN(picks_the_first_of_long_rows);
     RUN(medians_and_quantiles_are_numpys);
     RUN(finds_what_is_there_most);
     RUN(tells_the_different_elements);
