@@ -146,10 +146,10 @@ def orders():
     return [n for first, count, order in found for n in (first, count * 256 + order)]
 
 
-def maps(parts):
-    """The lines of each part, of which MAP_NAME chooses one."""
-    return [line for name, numbers in parts.items()
-            for line in (f"#ifdef MAP_{name}", *rows(numbers), "#endif")]
+def parts(form, numbers_of):
+    """The lines of each part, of which a macro of that form chooses one."""
+    return [line for name, numbers in numbers_of.items()
+            for line in (f"#ifdef {form % name}", *rows(numbers), "#endif")]
 
 
 def files():
@@ -158,9 +158,7 @@ def files():
     yield "categories.h", lines + list(rows(categories()))
     lines = ["/* sets.h - sets of characters, as X rows of the first and the last code point of each run;",
              " * SET_NAME_ROWS says which. Written by tools/unicode.py. */"]
-    for name, members in sets():
-        lines += [f"#ifdef SET_{name}_ROWS", *rows(runs(members)), "#endif"]
-    yield "sets.h", lines
+    yield "sets.h", lines + parts("SET_%s_ROWS", {name: runs(members) for name, members in sets()})
     pairs = decompositions(False)[1]
     singles, several = decompositions(True)
     index, pool = long(several)
@@ -168,13 +166,14 @@ def files():
              " * sign, distance), decomposed (single ones: first, count, target; pairs: code, a, b),",
              " * composed (a, b, code), combining classes (first, count * 256 + class); MAP_NAME says which.",
              " * Written by tools/unicode.py. */"]
-    yield "maps.h", lines + maps({"LOWER": lower(), "CANONICAL": decompositions(False)[0],
-                                  "PAIRS": [n for code, two in pairs for n in (code, *two)],
-                                  "COMPOSED": composed(pairs), "ORDER": orders()})
+    yield "maps.h", lines + parts("MAP_%s", {
+        "LOWER": lower(), "CANONICAL": decompositions(False)[0],
+        "PAIRS": [n for code, two in pairs for n in (code, *two)], "COMPOSED": composed(pairs),
+        "ORDER": orders()})
     lines = ["/* compatible.h - what characters become in the forms of compatibility, decomposed: single ones",
              " * (first, count, target), longer ones (code and place * 32 + length in the pool), the pool;",
              " * MAP_NAME says which. Written by tools/unicode.py. */"]
-    yield "compatible.h", lines + maps({"COMPATIBLE": singles, "LONG": index, "POOL": pool})
+    yield "compatible.h", lines + parts("MAP_%s", {"COMPATIBLE": singles, "LONG": index, "POOL": pool})
 
 
 def main():

@@ -1,8 +1,8 @@
 /* rules.c - how each row of ops.h passes a gradient on to its sources.
  *
  * A rule gets its node n, whose value it may use, and the gradient g of n, of n's shape and dtype.
- * It gives each source one of that source's. Formulas use n itself where that saves work: e^x is
- * its own derivative. docs/gradients.md says what holds at ties, kinks and bounds.
+ * It gives each source a gradient of its shape and dtype. Formulas use n itself where that saves
+ * work: e^x is its own derivative. docs/gradients.md says what holds at ties, kinks and bounds.
  *
  * A gradient is differentiated again, so a formula must be one expression wherever the function is
  * smooth: a WHERE between two halves has no derivative of its own at their border, and loses what

@@ -1,9 +1,9 @@
 /* quick.c - sorting words of 32 bits by vectors, of the widest that the processor has.
  *
  * Quicksort (quick.h): a vector is divided at the pivot by one comparison, and runs that fit into
- * the registers are sorted there by networks of minima and maxima. How words are moved within a
- * vector is another matter in each instruction set: quick16.c is of AVX-512, quick8.c of AVX2. They
- * are compiled for theirs function by function; where there is neither, nothing is sorted.
+ * the registers are sorted there by networks of minima and maxima. What moves words within
+ * a vector differs between instruction sets: quick16.c is for AVX-512, quick8.c for AVX2. Each is
+ * compiled for its own, function by function; where there is neither, nothing is sorted.
  *
  * The sorted row is the same whoever sorts, so nothing depends on the choice. */
 #include "routine/routine.h"

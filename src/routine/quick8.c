@@ -2,9 +2,8 @@
  *
  * There is no instruction that packs a vector, but one that permutes it as another vector says, and
  * of the 256 outcomes of a comparison a table has the order that puts words below the pivot first.
- * The whole is written twice: behind those below, which never overtakes what is read, and in front
- * of the others in the spare array, where they stay. So no branch
- * depends on a word.
+ * The whole vector is stored twice: behind the words below, which never overtakes what is read, and
+ * in front of the others in the spare array, where they stay. So no branch depends on a word.
  *
  * Runs in registers are sorted by columns: lane by lane by Batcher's network, which moves nothing
  * between lanes; then lanes are merged with their neighbours, two, four and all eight. Words in

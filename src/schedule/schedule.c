@@ -104,20 +104,25 @@ bool schedule_is_arg(const scheduler *m, const ir_access *t) {
     return ir_m(m->k, t->mem)->scope == MEM_ARG;
 }
 
+static bool depends_on(const scheduler *m, const ir_access *t, sym var) {
+    return sym_uses(m->k->syms, t->index, var) || (t->dyn && ir_expr_uses(m->k, t->dyn, var));
+}
+
+/* Of an access of an argument that is contiguous along the loop: 1, a store 2; of others 0. */
+static int counted_along(scheduler *m, const ir_access *t, sym var) {
+    int64_t step;
+    if (!schedule_is_arg(m, t) || !schedule_step(m, t, var, &step) || step != 1) return 0;
+    return t->load ? 1 : 2;
+}
+
 /* Accesses of arguments below s that are contiguous along the loop; stores count double. With
  * `own`, only those whose address depends on that variable, too. */
 static int contiguous(scheduler *m, stmt_id s, sym var, sym own) {
     ir_access *t;
     int n = 0;
     uint32_t count = ir_accesses(m->k, s, &t);
-    for (uint32_t i = 0; i < count; i++) {
-        int64_t step;
-        if (own && !sym_uses(m->k->syms, t[i].index, own) &&
-            !(t[i].dyn && ir_expr_uses(m->k, t[i].dyn, own)))
-            continue;
-        if (schedule_is_arg(m, &t[i]) && schedule_step(m, &t[i], var, &step) && step == 1)
-            n += t[i].load ? 1 : 2;
-    }
+    for (uint32_t i = 0; i < count; i++)
+        if (!own || depends_on(m, &t[i], own)) n += counted_along(m, &t[i], var);
     return n;
 }
 
@@ -608,9 +613,8 @@ static bool columns(scheduler *m, loop_chain *c, int i) {
     int64_t n = schedule_trips(m, loop), exact;
     int ops = schedule_ops(m, loop), chains = ops <= 12 ? 4 : ops <= 32 ? 2 : 1;
     int tiles = tiles_in(m, loop, &tile);
-    bool exact_ones = n % m->lanes == 0 && wants_no_mask(m, loop);
-    while (chains > 1 &&
-           (n < (int64_t)chains * m->lanes || (exact_ones && n % (chains * m->lanes))))
+    bool unmasked = n % m->lanes == 0 && wants_no_mask(m, loop);
+    while (chains > 1 && (n < (int64_t)chains * m->lanes || (unmasked && n % (chains * m->lanes))))
         chains /= 2;
     int step = chains * m->lanes;
     if (!tile) return false;
@@ -640,9 +644,7 @@ static bool columns(scheduler *m, loop_chain *c, int i) {
 static bool varies(const scheduler *m, stmt_id loop, const ir_access *t) {
     for (stmt_id s = t->at; s != loop;) {
         s = schedule_at(m, s)->parent;
-        sym var = schedule_at(m, s)->kind == STMT_LOOP ? schedule_at(m, s)->l.var : SYM_ZERO;
-        if (var &&
-            (sym_uses(m->k->syms, t->index, var) || (t->dyn && ir_expr_uses(m->k, t->dyn, var))))
+        if (schedule_at(m, s)->kind == STMT_LOOP && depends_on(m, t, schedule_at(m, s)->l.var))
             return true;
     }
     return false;
@@ -657,15 +659,12 @@ static int contiguous_across(scheduler *m, stmt_id body, sym var) {
     bool deep = false;
     for (stmt_id c = schedule_at(m, body)->first; c; c = schedule_at(m, c)->next) {
         ir_access *t;
-        int64_t step;
         if (schedule_at(m, c)->kind != STMT_LOOP) continue;
         loop_chain row = loop_chain_of(m, c);
         deep |= schedule_merged_trips(m, &row) >= m->lanes;
         uint32_t count = ir_accesses(m->k, c, &t);
         for (uint32_t i = 0; i < count; i++)
-            if (schedule_is_arg(m, &t[i]) && schedule_step(m, &t[i], var, &step) && step == 1 &&
-                varies(m, c, &t[i]))
-                n += t[i].load ? 1 : 2;
+            if (varies(m, c, &t[i])) n += counted_along(m, &t[i], var);
     }
     return deep ? n : schedule_contiguous(m, body, var);
 }

@@ -238,9 +238,8 @@ static node_id put_back(graph *g, node_id t, const window_attr *w, sym n) {
     sym after = sym_sub(s, sym_sub(s, n, w->start), reach);
     if (sym_lo(s, w->start) < 0 || sym_lo(s, after) < 0) return 0;
     t = pad_axis(g, t, w->by, SYM_ZERO, sym_sub(s, sym_const(s, w->stride), w->length), 0);
-    tuple_id shape = g->node[t].shape;
-    int64_t v[QN_MAX_RANK + 1];
-    const int64_t *dims = graph_tuple_get(g, shape, &rank);
+    int64_t v[QN_MAX_RANK];
+    const int64_t *dims = node_dims(g, t, &rank);
     for (int i = 0; i < rank; i++) { /* the places behind the windows */
         if (i == w->by) continue;
         if (i == w->axis) axis = to;
