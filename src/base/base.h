@@ -144,6 +144,10 @@ int64_t sat_add(int64_t a, int64_t b);
 int64_t sat_sub(int64_t a, int64_t b);
 int64_t sat_mul(int64_t a, int64_t b);
 int64_t sat_neg(int64_t a);
+/* Of two positive numbers, a / b rounded up. */
+static inline int64_t ceil_div(int64_t a, int64_t b) {
+    return a / b + (a % b != 0);
+}
 /* Bytes of an array of elements of `width` bytes; false: 2^63 and more. An empty one has none. */
 bool checked_bytes(int rank, const int64_t *size, size_t width, size_t *out);
 

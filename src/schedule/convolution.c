@@ -181,15 +181,11 @@ static bool read_conv(conv *c, stmt_id loop) {
 
 /* ---- decisions ------------------------------------------------------------------------------- */
 
-static int64_t tiles_of(int64_t n, int64_t each) {
-    return (n + each - 1) / each;
-}
-
 /* The fraction of the machine's peak that vectors along loop i could reach. */
 static double lane_rate(const conv *c, int i, int f) {
     const conv_loop *l = &c->loop[i];
     int64_t lanes = c->m->lanes;
-    double rate = (double)l->trips / (double)(tiles_of(l->trips, lanes) * lanes);
+    double rate = (double)l->trips / (double)(ceil_div(l->trips, lanes) * lanes);
     bool windows = false;
     for (int k = 0; k < c->n; k++) windows |= c->loop[k].window[f] && !c->loop[k].sum;
     if (llabs(l->step[f]) != 1) rate *= windows ? 0.7 : 0.97; /* packed, window by window */
@@ -279,7 +275,7 @@ static tile_size least_tile(const conv *c, int but) {
             double stream = c->depth * step > l->l1 ? (double)step / (double)l->l2_rate : 0;
             if (cycles < stream) cycles = stream;
             double tiles =
-                (double)tiles_of(rows->trips, r) * (double)tiles_of(lanes->trips, v * m->lanes);
+                (double)ceil_div(rows->trips, r) * (double)ceil_div(lanes->trips, v * m->lanes);
             double time = tiles * (cycles + 0.5 + 0.06 * (r + v));
             if (time < best.time * 0.999) best = (tile_size){r, v, time};
         }
@@ -518,7 +514,7 @@ static void pack_lanes(conv *c, loop_h where, loop_h panels) {
 static loop_h split_parts(conv *c) {
     conv_loop *l = &c->loop[0];
     int threads = c->m->limits->threads > 1 ? c->m->limits->threads : 1;
-    int64_t part = tiles_of(l->trips, 2 * threads);
+    int64_t part = ceil_div(l->trips, 2 * threads);
     while (part > 1 && l->trips % part) part--;
     if (part < 2) return NO_LOOP;
     loop2 t = step_split(c->m, l->h, part, "parts", "in");
@@ -569,7 +565,7 @@ static int choose_image(const conv *c, int at, int first) {
  * fit the second-level cache, the sums of a block among them, and leave work for all threads. */
 static int64_t panels_at_once(const conv *c, int at, bool deep) {
     const machine *l = c->m->limits;
-    int64_t panels = tiles_of(c->loop[c->lanes].trips, c->nv * c->m->lanes), n = panels;
+    int64_t panels = ceil_div(c->loop[c->lanes].trips, c->nv * c->m->lanes), n = panels;
     double panel = (double)(c->nv * c->m->lanes), sums = panel;
     for (int i = 0; i < c->n; i++) {
         bool block = !(deep && i == c->kept);
@@ -580,7 +576,7 @@ static int64_t panels_at_once(const conv *c, int at, bool deep) {
     double room = 1.5 * (double)copy_bytes(c) / (double)c->size - image;
     int64_t parts = l->threads > 1 ? 2 * l->threads : 1;
     while (n > 1 && (panels / n < parts || each * (double)n > room)) n--;
-    return tiles_of(panels, tiles_of(panels, n)); /* equal groups, but for the last */
+    return ceil_div(panels, ceil_div(panels, n)); /* equal groups, but for the last */
 }
 
 /* They, or one at a time. */
@@ -621,7 +617,7 @@ bool schedule_convolution(scheduler *m, stmt_id loop) {
     all *= (double)c->size;
     /* of as many vectors as the registers suggest: the order of the sum follows, so no rate may */
     int64_t wide = (m->limits->registers / 8 > 1 ? m->limits->registers / 8 : 1) * m->lanes;
-    double panel = all / (double)tiles_of(c->loop[c->lanes].trips, wide);
+    double panel = all / (double)ceil_div(c->loop[c->lanes].trips, wide);
     bool deep = panel > most && c->loop[c->kept].trips > 1 && c->n > c->kept + 1 &&
                 c->loop[c->kept].in[c->a] && c->loop[c->kept].in[c->b];
     bool panels = deep || all > most;

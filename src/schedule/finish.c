@@ -57,7 +57,7 @@ static void bind_wanted(scheduler *m) {
  * the innermost loop outwards: runs grow where the next is right behind, else they are others
  * beside. Runs of a page and more may begin and end within a line. */
 static bool fills_lines(scheduler *m, const ir_access *t) {
-    int64_t size = (int64_t)qn_dtype_size((qn_dtype)ir_m(m->k, t->mem)->dtype), run = 1, beside = 1;
+    int64_t run = 1, beside = 1;
     bool aligned = true;
     for (stmt_id s = schedule_at(m, t->at)->parent; s != m->k->root;
          s = schedule_at(m, s)->parent) {
@@ -69,10 +69,11 @@ static bool fills_lines(scheduler *m, const ir_access *t) {
             if (__builtin_mul_overflow(step, trips, &run)) return true;
             continue;
         }
-        aligned &= !known || step * size % m->limits->line == 0;
-        if (__builtin_mul_overflow(beside, trips, &beside)) beside = INT64_MAX;
+        aligned &= !known || schedule_bytes(m, t->mem, step) % m->limits->line == 0;
+        beside = sat_mul(beside, trips);
     }
-    return run * size >= m->limits->page || (aligned && run * size % m->limits->line == 0);
+    int64_t bytes = schedule_bytes(m, t->mem, run);
+    return bytes >= m->limits->page || (aligned && bytes % m->limits->line == 0);
 }
 
 /* The rest of a loop that was peeled may do as it likes. */

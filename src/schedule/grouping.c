@@ -89,7 +89,7 @@ static void say_along(scheduler *m, const loop_chain *c, int rows) {
            (x.trips < (int64_t)chains * m->lanes * 4 || chains * sums > m->limits->accumulators ||
             chains * sums * rows > m->limits->registers / 2))
         chains /= 2;
-    int64_t step = (int64_t)chains * m->lanes, whole = (x.trips + step - 1) / step * step;
+    int64_t step = (int64_t)chains * m->lanes, whole = sat_mul(ceil_div(x.trips, step), step);
     if (!x.constant || whole % (parts * step)) parts = 1;
     say_below(m->k, loop, (ir_grouping){(uint16_t)parts, (uint16_t)chains, (uint16_t)m->lanes, 0});
 }
@@ -171,7 +171,8 @@ static bool lanes_along(scheduler *m, const contraction *x, merged rows, merged 
         if (!sum->fixed[f] || sum->step[f] != 1) return false;
     return rows.constant && columns.constant && deep.constant && deep.n == x->loops - x->outs &&
            rows.trips <= m->limits->dot_rows && deep.trips >= (int64_t)m->lanes * m->lanes &&
-           deep.trips % m->lanes == 0 && rows.trips * schedule_ops(m, x->epilogue) <= deep.trips;
+           deep.trips % m->lanes == 0 &&
+           sat_mul(rows.trips, schedule_ops(m, x->epilogue)) <= deep.trips;
 }
 
 /* false: it is no product for schedule_contraction or schedule_convolution. */

@@ -61,7 +61,7 @@ static bool rows_fit(const pipeline *p) {
     int64_t bytes = 0;
     for (mem_id i = 1; i < m->k->mems; i++)
         if (ir_m(m->k, i)->size != SYM_ONE)
-            bytes += 3 * p->columns * (int64_t)qn_dtype_size(ir_m(m->k, i)->dtype);
+            bytes = sat_add(bytes, sat_mul(3, schedule_bytes(m, i, p->columns)));
     return bytes <= m->limits->l2 / 2;
 }
 

@@ -130,6 +130,10 @@ int schedule_contiguous(scheduler *m, stmt_id s, sym var) {
     return contiguous(m, s, var, SYM_ZERO);
 }
 
+int64_t schedule_bytes(const scheduler *m, mem_id mem, int64_t elements) {
+    return sat_mul(elements, (int64_t)qn_dtype_size((qn_dtype)ir_m(m->k, mem)->dtype));
+}
+
 /* Widest element among the accesses of arguments: it decides how many lanes a vector has. */
 int schedule_lanes(const scheduler *m) {
     size_t width = 4;
@@ -233,7 +237,7 @@ static int pages_of(scheduler *m, stmt_id loop, int *each) {
         const ir_memory *mem = ir_m(m->k, i);
         int size = (int)qn_dtype_size(mem->dtype);
         if (mem->scope != MEM_ARG || mem->size == SYM_ONE) continue;
-        bytes += n > INT32_MAX ? (int64_t)INT32_MAX * size : n * size;
+        bytes = sat_add(bytes, schedule_bytes(m, i, n));
         if (size > widest) widest = size;
         streams++;
     }
@@ -536,11 +540,11 @@ static int rows_distant(scheduler *m, stmt_id across, stmt_id down) {
         schedule_trips(m, down) <= 2 * m->limits->column_rows)
         return 0;
     for (uint32_t i = 0; i < n; i++) {
-        int64_t one, step, size = (int64_t)qn_dtype_size(ir_m(m->k, t[i].mem)->dtype);
+        int64_t one, step;
         if (seen[t[i].mem] || !t[i].load || !schedule_is_arg(m, &t[i])) continue;
         if (!schedule_step(m, &t[i], schedule_at(m, across)->l.var, &one) || one != 1) continue;
         if (!schedule_step(m, &t[i], schedule_at(m, down)->l.var, &step)) continue;
-        if (step * size * 16 < m->limits->l1) continue;
+        if (schedule_bytes(m, t[i].mem, step) < m->limits->l1 / 16) continue;
         seen[t[i].mem] = true;
         distant++;
     }
@@ -579,10 +583,10 @@ static bool whole_rows(scheduler *m, stmt_id loop) {
 static loop2 cut_parts(scheduler *m, loop_h c, int64_t bytes) {
     int64_t n = trips_of(m, c), most = m->limits->l1 / 2 / bytes;
     int threads = m->limits->threads > 1 ? m->limits->threads : 1;
-    int64_t part = (n + threads - 1) / threads;
+    int64_t part = ceil_div(n, threads);
     if (part > most) part = most;
     if (part < 1) part = 1;
-    part = (n + (n + part - 1) / part - 1) / ((n + part - 1) / part); /* equal ones */
+    part = ceil_div(n, ceil_div(n, part)); /* equal ones */
     return step_split(m, c, part, "jc", "jr");
 }
 
@@ -674,10 +678,10 @@ static bool rows_in_pages(scheduler *m, stmt_id loop, stmt_id red) {
     ir_access *t;
     uint32_t n = ir_accesses(m->k, red, &t);
     for (uint32_t i = 0; i < n; i++) {
-        int64_t down, size = (int64_t)qn_dtype_size(ir_m(m->k, t[i].mem)->dtype);
+        int64_t down;
         if (t[i].load && schedule_is_arg(m, &t[i]) &&
             schedule_step(m, &t[i], schedule_at(m, loop)->l.var, &down) &&
-            down * size >= m->limits->page)
+            schedule_bytes(m, t[i].mem, down) >= m->limits->page)
             return true;
     }
     return false;

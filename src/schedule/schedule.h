@@ -200,6 +200,9 @@ double schedule_work(const scheduler *m, stmt_id s);
 /* The access's stride along the loop; false where it is not constant. */
 bool schedule_step(scheduler *m, const ir_access *t, sym var, int64_t *step);
 bool schedule_is_arg(const scheduler *m, const ir_access *t);
+/* Bytes of so many elements of the memory. An expression may have more than memory could: what is
+ * beyond 64 bits stays at their end. */
+int64_t schedule_bytes(const scheduler *m, mem_id mem, int64_t elements);
 /* Can (outer, inner) be one index to all accesses below: outer's stride = inner's * extent? */
 bool schedule_in_step(scheduler *m, stmt_id outer, stmt_id inner);
 void schedule_merge_in_step(scheduler *m, loop_chain *c);

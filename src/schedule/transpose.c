@@ -239,7 +239,7 @@ bool schedule_transpose(scheduler *m, loop_chain *c) {
     if (lines < LEAST || trips_of(m, across) < LEAST) return false;
     bool turned = transposes(m, x.operand) && loads_only(m, c->body, x.operand);
     bool stays = lines * m->limits->line <= 2 * m->limits->l1 &&
-                 x.step * m->limits->line / m->lanes % machine_clash(m->limits);
+                 sat_mul(x.step, m->limits->line) / m->lanes % machine_clash(m->limits);
     if (!turned && choose_large(m, c, CHOICE_blocks_across, 2, stays)) return false;
     loop_chain_inward(m, c, x.across);
     for (int i = 0; i < c->n; i++)

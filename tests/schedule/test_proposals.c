@@ -330,6 +330,9 @@ static void stores_past_the_caches_fill_lines(void) {
     CHECK(chooses(text, &m, "split i1 24") && !chooses(text, &m, "nontemporal a0"));
     m.open_lines = 1000;
     CHECK(chooses(text, &m, "nontemporal a0"));
+    static const char vast[] = "kernel \"vast\" {\n  arg a0 f32[2305843009213693953] write\n"
+                               "  for i0 < 2305843009213693953 {\n    a0[i0] = f32(1)\n  }\n}\n";
+    CHECK(chooses(vast, &m, "nontemporal a0")); /* more bytes than 63 bits count */
 }
 
 /* Windows that slide along lines: lanes go across them, also where a window has as many places as a

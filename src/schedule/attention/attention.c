@@ -541,7 +541,7 @@ static int64_t row_bytes(const scheduler *m, stmt_id row) {
     for (stmt_id s = schedule_at(m, row)->first; s; s = schedule_at(m, s)->next) {
         if (schedule_at(m, s)->kind != STMT_DEF) continue;
         const ir_memory *t = ir_m(m->k, schedule_at(m, s)->def.mem);
-        int64_t size = sym_hi(m->k->syms, t->size) * (int64_t)qn_dtype_size(t->dtype);
+        int64_t size = schedule_bytes(m, schedule_at(m, s)->def.mem, sym_hi(m->k->syms, t->size));
         if (size > bytes) bytes = size;
     }
     return bytes;

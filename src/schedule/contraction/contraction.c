@@ -109,8 +109,7 @@ int64_t contraction_step(const plan *p, const contraction_operand *o, loop_h l) 
 
 /* The distance in bytes of rows a step apart. */
 static int64_t row_distance(const plan *p, const contraction_operand *o, int64_t step) {
-    int64_t size = (int64_t)qn_dtype_size(ir_m(p->m->k, o->mem)->dtype);
-    return step > INT64_MAX / 8 || step < INT64_MIN / 8 ? INT64_MAX : step * size;
+    return schedule_bytes(p->m, o->mem, step);
 }
 
 static bool collides(const machine *l, int64_t bytes) {
