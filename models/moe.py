@@ -14,8 +14,8 @@
         optimizer.step()
         return loss
 
-Every expert computes every token, and those not chosen have a share of 0: sizes do not follow from values, so a step
-is one static graph. It takes experts / chosen times the work of the chosen ones alone. The attention is llama.py's.
+Sizes must not follow from values, so that a step is one static graph: the tokens of each expert stand in whole blocks,
+the last one filled up, and a product of matrices goes over as many blocks as there may be. The attention is llama.py's.
 """
 
 import quern
@@ -23,9 +23,11 @@ from llama import Attention
 from quern import nn
 from quern.nn import functional as F
 
+BLOCK = 32  # tokens
+
 
 class Router(nn.Module):
-    """The shares of the experts that are chosen, which add up to 1, [.., experts], and the probabilities of all."""
+    """The experts of each token and their shares, which add up to 1, [tokens, chosen]; the probabilities of all."""
 
     def __init__(self, width, experts, chosen):
         super().__init__()
@@ -35,9 +37,22 @@ class Router(nn.Module):
     def forward(self, x):
         p = F.linear(x, self.weight).softmax(axis=-1)
         best = quern.topk(p, self.chosen)
-        share = best.values / best.values.sum(axis=-1, keepdims=True)
-        where = quern.one_hot(best.index, p.shape[-1], p.dtype)
-        return (where * share.unsqueeze(-1)).sum(axis=-2), p
+        return best.index, best.values / best.values.sum(axis=-1, keepdims=True), p
+
+
+def blocks_of(which, experts):
+    """Choices in blocks: at each place the number of a choice, or -1, and the expert of each block. There are at most
+    choices / BLOCK + experts blocks, for each expert leaves one of its own unfilled."""
+    which, n = which.reshape(-1), which.size
+    counts = quern.bincount(which, bins=experts)
+    blocks = (counts + BLOCK - 1) // BLOCK
+    ends = quern.cumsum(blocks)
+    moved = (ends - blocks) * BLOCK - (quern.cumsum(counts) - counts)       # from the order by experts to places
+    order, most = quern.argsort(which), n // BLOCK + experts
+    places = quern.arange(n) + moved[which[order]]
+    choices = quern.scatter(quern.full((most * BLOCK,), -1), places, order, 0)
+    owners = quern.searchsorted(ends, quern.arange(most), right=True)
+    return choices, quern.minimum(owners, experts - 1)                      # blocks behind the last one are empty
 
 
 class Experts(nn.Module):
@@ -46,11 +61,15 @@ class Experts(nn.Module):
         self.gate_up_proj = nn.Parameter(quern.zeros((experts, 2 * hidden, width)))
         self.down_proj = nn.Parameter(quern.zeros((experts, width, hidden)))
 
-    def forward(self, x, share):
-        """x [tokens, width] by shares [tokens, experts]."""
-        gate, up = quern.chunk(x @ self.gate_up_proj.mT, 2, axis=-1)       # [experts, tokens, hidden]
-        h = F.silu(gate) * up * share.T.unsqueeze(-1)
-        return quern.einsum("etj,eij->ti", h, self.down_proj)
+    def forward(self, x, which, share):
+        choices, owners = blocks_of(which, self.down_proj.shape[0])
+        at = quern.maximum(choices, 0)
+        tokens = at // which.shape[1]
+        weight = quern.where(choices < 0, 0.0, share.reshape(-1)[at]).reshape(-1, BLOCK, 1)
+        h = x[tokens].reshape(-1, BLOCK, x.shape[1]) @ self.gate_up_proj[owners].mT
+        gate, up = quern.chunk(h, 2, axis=-1)
+        y = (F.silu(gate) * up * weight) @ self.down_proj[owners].mT
+        return quern.index_add(quern.zeros_like(x), tokens, y.reshape(-1, x.shape[1]), 0)
 
 
 class Mixture(nn.Module):
@@ -59,10 +78,10 @@ class Mixture(nn.Module):
         self.gate, self.experts = Router(width, experts, chosen), Experts(width, hidden, experts)
 
     def forward(self, x):
-        """The experts' result, and (shares, probabilities)."""
+        """The experts' result, and (which are chosen, probabilities)."""
         flat = x.reshape(-1, x.shape[-1])
-        route = self.gate(flat)
-        return self.experts(flat, route[0]).reshape(x.shape), route
+        which, share, p = self.gate(flat)
+        return self.experts(flat, which, share).reshape(x.shape), (which, p)
 
 
 class Block(nn.Module):
@@ -135,6 +154,7 @@ def of_experts(state, name, w):
 
 def unevenness(routes):
     """How often each expert is chosen times its probability, added up: `chosen` where all are used alike."""
-    often = quern.concat([(share != 0).cast(share.dtype) for share, _ in routes]).mean(axis=0)
     p = quern.concat([p for _, p in routes]).mean(axis=0)
+    which = quern.concat([which for which, _ in routes])
+    often = quern.one_hot(which, p.shape[0], p.dtype).sum(axis=1).mean(axis=0)
     return (often * p).sum() * p.shape[0]

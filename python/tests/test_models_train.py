@@ -4,6 +4,7 @@ fall, that the same seed gives the same bits, and that a jitted step is a plain 
 import os
 import sys
 import unittest
+import unittest.mock
 from typing import Any, NamedTuple
 
 import quern as qn
@@ -251,13 +252,34 @@ class Alone(unittest.TestCase):
         ids = labels(2, 17, 3, 9)
         self.assertEqual(other(ids).tolist(), model(ids).tolist())
 
+    def test_blocks_hold_each_choice_once_and_one_expert_each(self):
+        for which in (labels(1, 4, 50, 2), qn.zeros((40, 2), dtype="int64"), qn.tensor([[3, 0]])):
+            choices, owners = (x.tolist() for x in moe.blocks_of(which, 4))
+            flat = which.reshape(-1).tolist()
+            self.assertEqual(sorted(k for k in choices if k >= 0), list(range(len(flat))))
+            for place, k in enumerate(choices):
+                if k >= 0:
+                    self.assertEqual(owners[place // moe.BLOCK], flat[k])
+
+    def test_the_size_of_blocks_changes_nothing(self):
+        model, ids, made = CASES["moe"].ours(), labels(2, 17, 3, 9), []
+        for size in moe.BLOCK, 3, 1:
+            with unittest.mock.patch.object(moe, "BLOCK", size):
+                model.zero_grad()
+                loss = model.loss(ids)
+                loss.backward()
+                made.append([loss, *(x.grad for x in model.parameters())])
+        for other in made[1:]:
+            for a, b in zip(made[0], other):
+                self.assertTrue(qn.allclose(a, b, rtol=1e-4, atol=1e-6))
+
     def test_only_chosen_experts_are_trained(self):
         nn.manual_seed(1)
         model, ids = moe.Mixtral(17, 16, 1, 4, 2, 12, 5, 1), labels(2, 17, 1, 4)
         model.loss(ids).backward()
-        share = model.routed(ids)[1][0][0]
-        self.assertEqual((share != 0).sum(axis=1).tolist(), [1] * 4)
-        used = (share[:-1] != 0).any(axis=0).tolist()  # the last token tells of none
+        which = model.routed(ids)[1][0][0]
+        self.assertEqual(which.shape, (4, 1))
+        used = [k in which[:-1].reshape(-1).tolist() for k in range(5)]  # the last token tells of none
         self.assertIn(False, used)
         slope = model.model.layers[0].mlp.experts.down_proj.grad
         self.assertEqual((slope != 0).any(axis=(1, 2)).tolist(), used)
