@@ -3,6 +3,16 @@
     model = GPT2(vocabulary=50257, context=1024, layers=12, heads=12, width=768)
     model.load_state_dict(quern.load("model.safetensors"), strict=False)
     logits = model.eval()(ids)                                   # [N, T] -> [N, T, vocabulary]
+
+    optimizer = quern.optim.AdamW(model.train().parameters(), lr=3e-4)
+
+    @quern.jit
+    def step(ids):
+        optimizer.zero_grad()
+        loss = model.loss(ids)                                   # each told by those before it
+        loss.backward()
+        optimizer.step()
+        return loss
 """
 
 import quern
@@ -86,6 +96,10 @@ class GPT2(nn.Module):
 
     def forward(self, ids):
         return self.lm_head(self.transformer(ids))
+
+    def loss(self, ids):
+        logits = self(ids)[:, :-1]
+        return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), ids[:, 1:].reshape(-1))
 
     def load_state_dict(self, state_dict, strict=True):
         """Also by the names of GPT2Model, the files of which have no `transformer.` before them."""

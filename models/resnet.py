@@ -3,9 +3,20 @@
     model = resnet18()
     model.load_state_dict(quern.load("resnet18.safetensors"))
     logits = model.eval()(images)                                # [N, 3, H, W] -> [N, 1000]
+
+    optimizer = quern.optim.SGD(model.train().parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
+
+    @quern.jit
+    def step(images, labels):
+        optimizer.zero_grad()
+        loss = model.loss(images, labels)
+        loss.backward()
+        optimizer.step()
+        return loss
 """
 
 from quern import nn
+from quern.nn import functional as F
 
 
 def conv3x3(into, out, stride=1):
@@ -74,6 +85,9 @@ class ResNet(nn.Module):
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return self.fc(self.avgpool(x).flatten(1))
+
+    def loss(self, x, labels):
+        return F.cross_entropy(self(x), labels)
 
 
 def resnet18(**given):

@@ -14,10 +14,12 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "models")
 
 import gan  # noqa: E402
 import gcn  # noqa: E402
+import gpt2  # noqa: E402
 import llama  # noqa: E402
 import lstm  # noqa: E402
 import mlp  # noqa: E402
 import moe  # noqa: E402
+import resnet  # noqa: E402
 import unet  # noqa: E402
 import vae  # noqa: E402
 import vit  # noqa: E402
@@ -32,6 +34,10 @@ try:
     import torchvision
 except ImportError:
     torchvision = None
+try:
+    import torch_geometric
+except ImportError:
+    torch_geometric = None
 try:
     import transformers
 except ImportError:
@@ -67,7 +73,7 @@ def graph():
 
 class Case(NamedTuple):
     ours: Any           # makes a model
-    theirs: Any         # its reference
+    theirs: Any         # its reference, None: that of another package
     data: Any           # makes what a loss takes
     loss: str           # theirs, a function of torch_models
     output: Any         # of (model, *data): what both compute in evaluation
@@ -108,6 +114,11 @@ CASES = {
                 lambda: plain.Llama(17, 16, 2, 4, 2, lambda: plain.Mixture(16, 12, 5, 2)),
                 lambda: (labels(2, 17, 3, 9),), "mixture_loss", classes, 0.35,
                 our_loss=lambda m, ids: m.loss(ids, balance=0.02)),
+    "gpt2": Case(lambda: gpt2.GPT2(17, 12, 2, 2, 16, 0.0), None, lambda: (labels(2, 17, 3, 9),), "next_loss", classes,
+                 0.35),
+    "resnet": Case(lambda: resnet.ResNet(resnet.BasicBlock, (1, 1, 1, 1), 4), None,
+                   lambda: (floats(1, 4, 3, 40, 40), labels(2, 4, 4)), "label_loss", classes, 0.1, "SGD",
+                   {"lr": 0.01, "momentum": 0.9}),
 }
 STEPS = 20
 
@@ -312,28 +323,34 @@ class Beside(unittest.TestCase):
 
     def test_states_load_by_name(self):
         for name, case in CASES.items():
+            if case.theirs is None:
+                continue
             with self.subTest(name):
                 ours, theirs = self.pair(case)
                 data = case.data()
                 self.near(case.output(ours.eval(), *data), case.output(theirs.eval(), *map(to_torch, data)))
 
+    def check_losses(self, case, ours, theirs):
+        """Of jitted steps, beside those in double precision."""
+        data = case.data()
+        step = stepper(case, ours.train(), data, qn.jit)
+        theirs = theirs.double().train()
+        data = [x.double() if x.is_floating_point() else x for x in map(to_torch, data)]
+        optimizer = getattr(torch.optim, case.method)(theirs.parameters(), **case.settings)
+        worst = 0
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            loss = getattr(plain, case.loss)(theirs, *data)
+            loss.backward()
+            optimizer.step()
+            worst = max(worst, abs(step() / loss.item() - 1))
+        self.assertLess(worst, 1e-4)
+
     def test_losses_of_twenty_steps(self):
         for name, case in CASES.items():
-            with self.subTest(name):
-                ours, theirs = self.pair(case)
-                data = case.data()
-                step = stepper(case, ours, data, qn.jit)
-                theirs = theirs.double().train()
-                data = [x.double() if x.is_floating_point() else x for x in map(to_torch, data)]
-                optimizer = getattr(torch.optim, case.method)(theirs.parameters(), **case.settings)
-                worst = 0
-                for _ in range(STEPS):
-                    optimizer.zero_grad()
-                    loss = getattr(plain, case.loss)(theirs, *data)
-                    loss.backward()
-                    optimizer.step()
-                    worst = max(worst, abs(step() / loss.item() - 1))
-                self.assertLess(worst, 1e-4)
+            if case.theirs:
+                with self.subTest(name):
+                    self.check_losses(case, *self.pair(case))
 
     def test_a_gan(self):
         torch.manual_seed(1)
@@ -354,11 +371,17 @@ class Beside(unittest.TestCase):
         self.assertLess(worst, 1e-4)
 
 
+def logits_of(model):
+    """A model of transformers that gives its logits alone."""
+    model.register_forward_hook(lambda *call: call[-1].logits)
+    return model
+
+
 @unittest.skipIf(torch is None, "PyTorch is not installed")
 class BesideOthers(unittest.TestCase):
     """Against the implementations whose names the models have."""
 
-    near = Beside.__dict__["near"]
+    near, check_losses = Beside.__dict__["near"], Beside.__dict__["check_losses"]
 
     def moved(self, theirs):
         torch.manual_seed(1)
@@ -382,6 +405,32 @@ class BesideOthers(unittest.TestCase):
         ours.load_state_dict(theirs.state_dict())
         x = floats(1, 2, 3, 32, 32)
         self.near(ours.eval()(x), theirs(to_torch(x)))
+
+    @unittest.skipIf(torchvision is None, "torchvision is not installed")
+    def test_resnet(self):
+        theirs = torchvision.models.ResNet(torchvision.models.resnet.BasicBlock, [1, 1, 1, 1], num_classes=4)
+        case, theirs = CASES["resnet"], self.moved(theirs)
+        ours = case.ours()
+        ours.load_state_dict(theirs.state_dict())
+        self.check_losses(case, ours, theirs)
+
+    @unittest.skipIf(torch_geometric is None, "PyTorch Geometric is not installed")
+    def test_gcn(self):
+        theirs = self.moved(torch_geometric.nn.models.GCN(6, 8, 3, 3, dropout=0.5))
+        ours = gcn.GCN(6, 8, 3, 3)
+        ours.load_state_dict(theirs.state_dict())
+        x, edges, *_ = graph()
+        self.near(ours.eval()(x, edges), theirs(to_torch(x), to_torch(edges)))
+
+    @unittest.skipIf(transformers is None, "transformers is not installed")
+    def test_gpt2(self):
+        theirs = self.moved(transformers.GPT2LMHeadModel(transformers.GPT2Config(
+            vocab_size=17, n_positions=12, n_embd=16, n_layer=2, n_head=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
+            bos_token_id=0, eos_token_id=0)))
+        case = CASES["gpt2"]
+        ours = case.ours()
+        ours.load_state_dict(theirs.state_dict(), strict=False)
+        self.check_losses(case, ours, logits_of(theirs))
 
     @unittest.skipIf(transformers is None, "transformers is not installed")
     def test_llama(self):
