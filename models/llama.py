@@ -1,6 +1,6 @@
 """llama.py - Llama (Touvron et al. 2023), with the names of transformers' LlamaForCausalLM.
 
-    model = Llama(vocabulary=128256, width=2048, layers=16, heads=32, kv_heads=8, hidden=8192, base=500000)
+    model = Llama(vocabulary=32000, width=2048, layers=22, heads=32, kv_heads=4, hidden=5632)      # TinyLlama's sizes
     model.load_state_dict(quern.load("model.safetensors"), strict=False)
     logits = model(ids)                                          # [N, T] -> [N, T, vocabulary]
 
