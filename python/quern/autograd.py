@@ -59,8 +59,20 @@ class Deriving:
 
 
 def called(f, *args, **keywords):
-    with Deriving():
-        return f(*args, **keywords)
+    """A no_grad around the derivative is not for the function: only one inside is."""
+    before = _core.set_no_grad(False)
+    try:
+        with Deriving():
+            return f(*args, **keywords)
+    finally:
+        _core.set_no_grad(before)
+
+
+def given(result):
+    """What the caller gets of a derived function's result: under no_grad, that without history."""
+    if not _core.is_no_grad():
+        return result
+    return tree.map(lambda leaf: leaf.detach() if isinstance(leaf, Tensor) else leaf, result)
 
 
 def scalar_of(y, call):
@@ -80,7 +92,7 @@ def value_and_grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0,
         with_variables, xs, structures = variables(args, argnums, "grad")
         result = called(f, *with_variables, **keywords)
         y = scalar_of(result[0] if has_aux else result, "grad")
-        return result, by_argument(_core.vjp_of([y], [None], xs), structures, argnums)
+        return given(result), by_argument(_core.vjp_of([y], [None], xs), structures, argnums)
     return wrapped
 
 
@@ -102,11 +114,11 @@ def vjp(f: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., Any]]:
     ys, structure = tree.flatten(result)
 
     def back(seeds):
-        given, same = tree.flatten(seeds)
+        seeds, same = tree.flatten(seeds)
         if same != structure:
             raise ValueError(f"vjp: the seeds are {same}, the results {structure}")
-        return by_argument(_core.vjp_of(ys, given, xs), structures, tuple(range(len(args))))
-    return result, back
+        return by_argument(_core.vjp_of(ys, seeds, xs), structures, tuple(range(len(args))))
+    return given(result), back
 
 
 def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
@@ -118,7 +130,7 @@ def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any]) -> 
     result = called(f, *with_variables)
     ys, structure = tree.flatten(result)
     moves = [m if isinstance(m, Tensor) else _core.tensor(m) for m in moves]
-    return result, tree.unflatten(structure, _core.jvp_of(ys, xs, moves))
+    return given(result), tree.unflatten(structure, _core.jvp_of(ys, xs, moves))
 
 
 def jacobian(f: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
@@ -201,11 +213,11 @@ class custom_gradient:
         pairs = [(a, s) for a, s in zip(args, slopes) if is_float(a)]
         whole = [i for i, y in enumerate(ys) if y.size]  # nothing comes to an empty one
         if whole:
-            given = _core.custom_gradient_of([ys[i] for i in whole], [marks[i] for i in whole],
-                                             [a for a, _ in pairs], [s for _, s in pairs])
+            made = _core.custom_gradient_of([ys[i] for i in whole], [marks[i] for i in whole],
+                                            [a for a, _ in pairs], [s for _, s in pairs])
         out = list(ys)
         for i, k in enumerate(whole):
-            out[k] = given[i]
+            out[k] = made[i]
         return tuple(out) if several else out[0]
 
 

@@ -6,6 +6,7 @@ import math
 import unittest
 
 import quern as qn
+from quern import _core
 
 
 def difference(f, x, h=1e-5):
@@ -32,6 +33,36 @@ class Functional(unittest.TestCase):
                   lambda v: qn.logsumexp(v), lambda v: v.softmax()[1],
                   lambda v: (v.reshape(3, 1) @ v[None]).sin().sum()):
             self.near(qn.grad(f)(qn.tensor(x, "float64")).tolist(), difference(f, x))
+
+    def test_no_grad_around_a_derivative_is_not_for_its_function(self):
+        def cube(v):
+            return (v * v * v).sum()
+
+        x, w = qn.tensor([1.0, -2.0], "float64"), qn.tensor([3.0], "float64").requires_grad_()
+        ways = {"grad": lambda: qn.grad(cube)(x), "jit": lambda: qn.jit(qn.grad(cube))(x),
+                "vjp": lambda: qn.vjp(lambda v: v * v * v, x)[1](qn.ones(2, dtype="float64"))[0],
+                "jvp": lambda: qn.jvp(lambda v: v * v * v, (x,), (qn.ones(2, dtype="float64"),))[1],
+                "jacobian": lambda: qn.jacobian(lambda v: v * v * v)(x).sum(0)}
+        for name, way in ways.items():
+            with self.subTest(name), qn.no_grad():
+                self.assertEqual(way().tolist(), [3.0, 12.0])
+        with qn.no_grad():
+            self.assertEqual(qn.hessian(cube)(x).tolist(), [[6.0, 0.0], [0.0, -12.0]])
+            self.assertEqual(qn.hvp(cube, (x,), (x,))[0].tolist(), [6.0, 24.0])
+            value, slope = qn.value_and_grad(lambda v: (v * w).sum())(x)
+            self.assertTrue(_core.is_no_grad())
+            with self.assertRaises(ZeroDivisionError):
+                qn.grad(lambda v: v.sum() * (1 // 0))(x)
+            self.assertTrue(_core.is_no_grad())
+        for y in (value, slope.sum()):  # as everything recorded under no_grad
+            with self.assertRaises(RuntimeError):
+                y.backward()
+
+        def partly(v):
+            with qn.no_grad():
+                known = v * v
+            return (known * v).sum()
+        self.assertEqual(qn.grad(partly)(x).tolist(), [1.0, 4.0])
 
     def test_gradients_are_trees_like_their_arguments(self):
         Pair = collections.namedtuple("Pair", "a b")
