@@ -201,7 +201,7 @@ static bool read_kernel(staging *p) {
         read_form(p);
         if (p->items >= FEW || p->size < 8 * p->form->size / p->outputs) continue;
         choose_parts(p);
-        if (p->parts >= FEW / 4) return true;
+        if (p->parts >= FEW / 4 && p->each <= INT32_MAX) return true; /* loops are split by ints */
     }
     return false;
 }

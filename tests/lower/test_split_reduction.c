@@ -259,6 +259,21 @@ static void threads_change_no_bit_of_a_sum(void) {
     free(x);
 }
 
+/* More places than memory could have, of a number: nobody waits for them to be looked at, but planning
+ * and compiling them is no error. */
+static void what_no_loop_can_be_cut_into_stays_whole(void) {
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null"));
+    for (int bits = 30; bits < 63; bits++)
+        for (int more = -1; more <= 1; more++) {
+            qn_tensor *x = qn_full(qn, QN_F32, 1, (int64_t[]){((int64_t)1 << bits) + more}, 2);
+            qn_tensor *t = qn_argmin(x, 0, false);
+            if (qn_realize(1, &t)) FAIL("2^%d%+d: %s", bits, more, qn_error(qn));
+            qn_release(x);
+            qn_release(t);
+        }
+    qn_close(qn);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(few_results_of_much_are_made_in_two_stages);
@@ -269,5 +284,6 @@ int main(int argc, char **argv) {
     RUN(threads_change_no_bit_of_a_product);
     RUN(readers_run_after_the_last_stage);
     RUN(threads_change_no_bit_of_a_sum);
+    RUN(what_no_loop_can_be_cut_into_stays_whole);
     return test_end();
 }
