@@ -14,7 +14,7 @@ comma  := ,
 SANFLAGS := $(if $(SAN)$(COVER),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all \
           -fno-omit-frame-pointer) $(if $(TSAN),-fsanitize=thread)$(if $(COVER), -fsanitize=fuzzer-no-link)
 ALL_CFLAGS := -std=c17 -D_GNU_SOURCE -fPIC -fvisibility=hidden -ffp-contract=off -pthread \
-          $(WARN) -Iinclude -Isrc $(if $(SAN)$(DEBUG),-DQN_CHECK,-DNDEBUG) $(SANFLAGS) $(CFLAGS)
+          $(WARN) -Iinclude -Isrc -I. $(if $(SAN)$(DEBUG),-DQN_CHECK,-DNDEBUG) $(SANFLAGS) $(CFLAGS)
 LDLIBS := -lm -ldl -pthread $(SANFLAGS)
 
 ROOMS  := base trace machine sym graph grad func plan ir lower transform math schedule emit routine dev run \
@@ -22,7 +22,6 @@ ROOMS  := base trace machine sym graph grad func plan ir lower transform math sc
 LIBSRC := $(foreach r,$(ROOMS),$(wildcard src/$(r)/*.c src/$(r)/*/*.c))
 LIBOBJ := $(LIBSRC:%.c=$(BUILD)/%.o)
 include tools/serve.mk
-REPLAY := $(patsubst %,$(BUILD)/src/cli/%.o,replay replay_calls replay_parse $(addprefix serve/,request answer queue))
 programs = $(patsubst $(1)/%.c,$(BUILD)/$(1)/%,$(wildcard $(foreach p,$(2),$(1)/$(p))))
 TESTS    := $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(wildcard tests/*/test_*.c tests/*/fuzz_*.c)))
 SCRIPTS  := $(wildcard tests/*/test_*.sh)

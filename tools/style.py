@@ -15,8 +15,8 @@ import sys
 # A room may include the rooms before it, and itself.
 ROOMS = ["base", "trace", "machine", "sym", "graph", "grad", "func", "plan", "ir", "lower", "transform",
          "math", "schedule", "emit", "routine", "dev", "run", "tune", "custom", "view", "io", "quant",
-         "archive", "text", "data", "llm", "export", "onnx", "nn", "complex", "record", "cli"]
-FOLDERS = ["src", "include", "tests", "bench", "examples", "tools", "docs", "python", ".ci"]
+         "archive", "text", "data", "llm", "export", "onnx", "nn", "complex", "record", "models", "cli"]
+FOLDERS = ["src", "include", "models", "tests", "bench", "examples", "tools", "docs", "python", ".ci"]
 C_LIKE = (".c", ".h")
 TEXT_LIKE = C_LIKE + (".py", ".sh", ".md", ".1", ".in", ".mk")
 

@@ -12,7 +12,7 @@ command -v python3 >/dev/null || {
 
 tree=$scratch/tree
 mkdir "$tree"
-cp -r src include tests tools docs python Makefile .clang-format "$tree"
+cp -r src include models tests tools docs python Makefile .clang-format "$tree"
 build=$tree/build
 jobs=$(nproc 2>/dev/null || echo 2)
 
