@@ -1,4 +1,5 @@
-/* train.c - `quern train`: a character-level GPT on a text, from start to a saved file.
+/* train.c - `quern train`: a character-level GPT on a text, from start to a saved file. Others are
+ * trained by their names: src/cli/train.
  *
  * A run: read the text, make the model, then steps of batch, loss, gradient, AdamW until the number
  * of steps or the time given is used up or the user interrupts; then the held-out loss over the
@@ -353,6 +354,7 @@ static int run(trainer *t) {
 }
 
 int command_train(int argc, char **argv) {
+    if (argc > 0 && argv[0][0] != '-') return train_named(argc, argv); /* a model by its name */
     train_options o = {.out = "model.safetensors",
                        .steps = 2000,
                        .seed = 1,
@@ -367,8 +369,10 @@ int command_train(int argc, char **argv) {
                        .clip = 1,
                        .held_out = 0.1,
                        .checkpoint = 60};
-    const option_set set = {"train", "Train a character-level GPT on a text and save it.", rows,
-                            sizeof rows / sizeof rows[0]};
+    const option_set set = {"train",
+                            "Train a character-level GPT on a text and save it. quern train MODEL "
+                            "--help is about other models.",
+                            rows, sizeof rows / sizeof rows[0]};
     int status = options_parse(&set, argc, argv, &o);
     if (status >= 0) return status;
     if (!o.text) {

@@ -1,0 +1,167 @@
+#!/bin/sh
+# test_train_models.sh BUILD - models by their names: trained from a config on files, saved, killed
+# and resumed to the same bits, and every mistake said with its value.
+. tests/test.sh
+. tests/cli/command.sh
+build=$1
+quern=$build/quern
+out=$scratch/model.safetensors
+digits="--data examples/data/digits-images.idx --labels examples/data/digits-labels.idx --scale 0.0625"
+config=$scratch/config.json
+echo '{"in": 64, "hidden": 32, "layers": 1, "dropout": 0.1}' >"$config"
+
+# shellcheck disable=SC2086
+mlp() { "$quern" train mlp $digits --config "$config" --out "$out" --json "$@"; }
+says() { # says TEXT: on standard error
+    grep -qF -- "$1" "$scratch/stderr"
+}
+losses() { grep -o '"loss":[0-9.e+-]*' "$1"; }
+falls() { # falls FACTOR: the last loss printed is at most so much of the first
+    losses "$scratch/stdout" | cut -d: -f2 |
+        awk -v most="$1" 'NR == 1 { a = $1 } { b = $1 } END { exit !(b <= most * a) }'
+}
+
+check help status_is 0 "$quern" train mlp --help
+check help_lists_the_fields grep -q '^  hidden .*from 1 to 1048576 (256)$' "$scratch/stdout"
+check man_page_names_every_option sh -c "$quern train mlp --help | sed -n 's/^  --\\([a-z-]*\\).*/\\1/p' |
+    grep -v help | while read -r o; do
+        sed 's/\\\\\\\\-/-/g; s/\\\\-/-/g' docs/quern.1 | grep -q -- \"--\$o\" || { echo \"--\$o\"; exit 1; }
+    done"
+check trains status_is 0 mlp --steps 150 --lr 0.01
+check learns falls 0.2
+check counts_samples grep -q '"samples":1618,"held_out":179' "$scratch/stdout"
+check judges grep -q '"held_out_loss":0\.[0-9]' "$scratch/stdout"
+check saves_pytorchs_names sh -c "$quern info $out | grep -q '\\[32, 64\\] 0.weight'"
+check saves_its_config sh -c "$quern info $out | grep -q 'quern.config = .\"in\":64,\"hidden\":32'"
+check leaves_no_checkpoint test ! -e "$out.checkpoint"
+check set_comes_behind_the_file status_is 0 mlp --steps 1 --set hidden=16 --set=layers=2
+check and_each_counts sh -c "$quern info $out | grep -q '\\[16, 16\\] 3.weight'"
+check one_step_without_json status_is 0 sh -c "$quern train mlp $digits --config $config --out $out --steps 3"
+check says_what_it_made grep -q 'saved as' "$scratch/stdout"
+
+mlp --steps 8 2>/dev/null >"$scratch/a"
+mlp --steps 8 2>/dev/null >"$scratch/b"
+mlp --steps 8 --seed 2 2>/dev/null >"$scratch/c"
+losses "$scratch/a" >"$scratch/a.losses"
+losses "$scratch/b" >"$scratch/b.losses"
+losses "$scratch/c" >"$scratch/c.losses"
+check same_seed_same_run cmp "$scratch/a.losses" "$scratch/b.losses"
+check_fails other_seed_other_run cmp -s "$scratch/a.losses" "$scratch/c.losses"
+
+# Mistakes: what, where, and its value.
+check no_such_model status_is 2 "$quern" train perceptron --data x
+check names_the_models says 'there are mlp resnet18'
+check no_data status_is 2 "$quern" train mlp
+check missing_data status_is 1 "$quern" train mlp --data "$scratch/absent.npz"
+check names_the_file says "$scratch/absent.npz"
+check missing_config status_is 1 "$quern" train mlp --data x --config "$scratch/absent.json"
+check names_the_config says "$scratch/absent.json: No such file"
+bad() { # bad NAME JSON TEXT: a config that is refused with the text
+    echo "$2" >"$scratch/bad.json"
+    check "$1" status_is 1 "$quern" train mlp --data x --config "$scratch/bad.json"
+    check "$1_is_said" says "bad.json: $3"
+}
+bad unknown_field '{"widht": 3}' 'line 1: mlp has no field "widht", it has in, hidden, layers, classes, dropout'
+bad field_out_of_range '{"hidden": 0}' 'line 1: mlp: hidden is 0, not from 1 to 1048576'
+bad field_of_a_fraction '{"hidden": 2.5}' 'line 1: mlp: hidden is "2.5", not a whole number'
+bad field_of_text '{"hidden": "9"}' 'line 1: hidden is not a number'
+bad broken_json '{"hidden": 9' 'line 2: '
+bad no_object '[1]' 'not an object of fields'
+check bad_set status_is 1 "$quern" train mlp --data x --set hidden
+check bad_set_is_said says '--set hidden: not field=value'
+check bad_set_value status_is 1 "$quern" train mlp --data x --set dropout=2
+check bad_set_value_is_said says '--set: mlp: dropout is 2, not from 0 to 0.95'
+check bad_method status_is 1 mlp --method newton
+check bad_method_is_said says '--method newton: there are sgd adam adamw'
+check wrong_shape status_is 1 mlp --set in=63
+check wrong_shape_is_said says 'mlp: images is [32, 64], not [N, in = 63]'
+check wrong_label status_is 1 mlp --set classes=9
+check wrong_label_is_said says 'one of the labels is 9, not from 0 to 8, which is classes less 1'
+check no_labels status_is 1 "$quern" train mlp --data examples/data/digits-images.idx
+check no_labels_is_said says 'has array, mlp takes images labels'
+check few_samples status_is 1 mlp --batch 2000
+check few_samples_is_said says '1618 samples to train with are too few for batches of 2000'
+check no_place status_is 1 "$quern" train mlp --data x --out "$scratch/no/place"
+
+# A text, as bytes and windows.
+tiny="--set vocabulary=256 --set context=16 --set width=16"
+# shellcheck disable=SC2086
+lstm() { "$quern" train lstm --data "$text" $tiny --set hidden=16 --batch 4 --out "$out" --json "$@"; }
+check trains_on_a_text status_is 0 lstm --steps 80 --lr 0.02
+check learns_the_text falls 0.8
+check long_window status_is 1 lstm --window 17
+check long_window_is_said says '--window 17 is beyond the context of 16'
+check bad_tokens status_is 1 lstm --tokens u7
+check bad_tokens_is_said says '--tokens u7: not u8, u16 or i32'
+check small_vocabulary status_is 1 lstm --set vocabulary=100
+check small_vocabulary_is_said says 'not from 0 to 99, which is vocabulary less 1'
+
+# Killed while it trains, more than once; what goes on comes to the very same model.
+killed() { # killed STEPS COMMAND...: some steps more than there were, then SIGKILL
+    steps=$1
+    shift
+    : >"$scratch/part"
+    "$@" --checkpoint 0.001 >"$scratch/part" 2>"$scratch/stderr" &
+    for _ in $(seq 600); do
+        [ "$(grep -c '"step"' "$scratch/part")" -ge "$steps" ] && [ -s "$out.checkpoint" ] && break
+        sleep 0.05
+    done
+    kill -KILL "$(pgrep -P $! -x quern || echo $!)"
+    wait $! 2>/dev/null
+    [ -s "$out.checkpoint" ] && ! [ -e "$out" ]
+}
+goes_on() { # goes_on COMMAND...
+    rm -f "$out" "$out.checkpoint"
+    "$@" >"$scratch/whole" 2>"$scratch/stderr" || return 1
+    mv "$out" "$scratch/wanted"
+    killed 3 "$@" || return 1
+    killed 2 "$@" --resume || return 1
+    "$@" --resume >"$scratch/rest" 2>"$scratch/stderr" || return 1
+    losses "$scratch/whole" | tail -n 2 >"$scratch/a"
+    losses "$scratch/rest" | tail -n 2 >"$scratch/b"
+    cmp "$scratch/a" "$scratch/b" && cmp "$out" "$scratch/wanted" && ! [ -e "$out.checkpoint" ]
+}
+check killed_mlp_goes_on goes_on mlp --steps 400
+check killed_lstm_goes_on goes_on lstm --steps 150
+# shellcheck disable=SC2086
+resnet() {
+    "$quern" train resnet18 $digits --set channels=1 --set classes=10 --set width=2 --set small=1 --batch 8 \
+        --out "$out" --json "$@"
+}
+check killed_resnet_goes_on goes_on resnet --steps 30
+check resnet_keeps_its_statistics sh -c "$quern info $out | grep -q 'layer4.1.bn2.running_var'"
+
+# What is no checkpoint of the training that is to go on.
+rm -f "$out.checkpoint"
+check no_checkpoint status_is 1 mlp --steps 5 --resume
+cp "$out" "$out.checkpoint"
+check another_models status_is 1 mlp --steps 5 --resume
+check another_models_is_said says 'quern.model is resnet18, not mlp'
+rm -f "$out" "$out.checkpoint"
+check leaves_a_checkpoint killed 3 mlp --steps 100000
+check of_another_config status_is 1 mlp --steps 100000 --resume --set hidden=16
+check of_another_config_is_said says 'quern.config is {"in":64,"hidden":32'
+check of_other_options status_is 1 mlp --steps 100000 --resume --lr 0.5
+check of_other_options_is_said says 'quern.training is'
+check of_other_data status_is 1 "$quern" train mlp --data examples/data/digits-images.idx \
+    --labels examples/data/digits-labels.idx --scale 0.0625 --config "$config" --out "$out" --steps 100000 --resume \
+    --batch 16
+head -c 3000 "$out.checkpoint" >"$scratch/cut"
+cp "$scratch/cut" "$out.checkpoint"
+check cut_short status_is 1 mlp --steps 100000 --resume
+
+interrupt() { # Ctrl-C: saved, judged, status 0
+    rm -f "$out" "$out.checkpoint"
+    # shellcheck disable=SC2086
+    "$quern" train mlp $digits --config "$config" --out "$out" --json --steps 100000000 >"$scratch/stdout" 2>&1 &
+    process=$!
+    for _ in $(seq 200); do
+        grep -q '"step":2,' "$scratch/stdout" && break
+        sleep 0.1
+    done
+    kill -INT $process
+    wait $process || return 1
+    [ -s "$out" ] && tail -n 1 "$scratch/stdout" | grep -q '"interrupted":true'
+}
+check interrupted_training_is_saved interrupt
+test_end
