@@ -106,7 +106,7 @@ static qn_tensor *attend(net *n, const block *b, qn_tensor *x) {
     qn_tensor *qkv[3];
     if (qn_chunk(run_conv1d(&b->c_attn, x), -1, 3, qkv)) return NULL;
     for (int i = 0; i < 3; i++) qkv[i] = net_split_heads(qkv[i], c->heads);
-    x = net_join_heads(net_attention(n, qkv, true, p->drop));
+    x = net_join_heads(net_attention(n, qkv, &QN_ATTENTION_OPTIONS(.causal = true), p->drop));
     return net_drop(p->drop, run_conv1d(&b->c_proj, x));
 }
 

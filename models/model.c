@@ -138,7 +138,7 @@ const char *net_name(net *n, const char *fmt, ...) {
 }
 
 void net_next_turn(net *n) {
-    if (n->turn + 1 < MODEL_TURNS) n->first[++n->turn] = qn_module_count(n->module);
+    if (n->turn + 1 < MODEL_MOST_TURNS) n->first[++n->turn] = qn_module_count(n->module);
 }
 
 net *net_new(qn_ctx *qn, uint64_t seed, const model_row *row, const void *config, model_why *why) {
@@ -189,12 +189,27 @@ typedef struct sizes {
 } sizes;
 
 static int64_t size_of(const net *n, const char *word, size_t length) {
+    if (*word >= '0' && *word <= '9') return strtoll(word, NULL, 10);
     const model_field *f = field_of(n->row, word, length);
     return f && f->whole ? (int64_t)model_get(n->row, n->config, (int)(f - n->row->field)) : -1;
 }
 
 int64_t net_size(const net *n, const char *word) {
     return size_of(n, word + (*word == '<'), strlen(word + (*word == '<')));
+}
+
+int64_t net_size_in(const net *n, const char *word, qn_tensor *const *in) {
+    int64_t size = net_size(n, word);
+    for (int i = 0; i < n->row->inputs && size < 0; i++) {
+        int axis = 0;
+        for (const char *at = n->row->input[i].shape; *at && in[i]; axis++) {
+            size_t length = strcspn(at, " ");
+            if (length == strlen(word) && !memcmp(at, word, length) && axis < qn_rank(in[i]))
+                size = qn_dim(in[i], axis);
+            at += length + (at[length] == ' ');
+        }
+    }
+    return size;
 }
 
 /* What a free word stands for, from now on `size` where it is new. */
@@ -295,14 +310,14 @@ qn_tensor *net_join_heads(qn_tensor *x) {
     return qn_reshape(qn_permute(x, 4, (int[]){0, 2, 1, 3}), 3, shape);
 }
 
-qn_tensor *net_attention(net *n, qn_tensor *const qkv[3], bool causal, const qn_layer *drop) {
-    if (!n->training || !drop)
-        return qn_attention(qkv[0], qkv[1], qkv[2], &QN_ATTENTION_OPTIONS(.causal = causal));
-    double scale = 1 / sqrt((double)qn_dim(qkv[0], 3));
-    qn_tensor *scores =
-        qn_matmul(qn_mul(qkv[0], qn_weak(qkv[0], scale)), qn_transpose(qkv[1], -2, -1));
-    if (causal)
-        scores = qn_where(qn_tril(qn_ones_like(scores), 0), scores, qn_like(scores, -INFINITY));
+qn_tensor *net_attention(net *n, qn_tensor *const qkv[3], const qn_attention_options *how,
+                         const qn_layer *drop) {
+    if (!n->training || !drop) return qn_attention(qkv[0], qkv[1], qkv[2], how);
+    qn_tensor *q = qn_mul(qkv[0], qn_weak(qkv[0], 1 / sqrt((double)qn_dim(qkv[0], 3))));
+    qn_tensor *scores = qn_matmul(q, qn_transpose(qkv[1], -2, -1));
+    qn_tensor *never = qn_weak(scores, -INFINITY);
+    if (how->causal) scores = qn_where(qn_tril(qn_ones_like(scores), 0), scores, never);
+    if (how->mask) scores = qn_where(how->mask, scores, never);
     return qn_matmul(qn_layer_forward(drop, qn_softmax(scores, -1)), qkv[2]);
 }
 

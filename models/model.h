@@ -33,7 +33,7 @@ typedef struct model_field {
 
 /* A tensor of a batch, f32 or i32. Its shape is a word for each axis, "N channels H W": a field of
  * the config stands for its value, "<context" for at most as much, any other word for a size that
- * is the same wherever the word stands. */
+ * is the same wherever the word stands; a number is itself. */
 typedef struct model_input {
     const char *name;
     bool whole;
@@ -49,7 +49,7 @@ typedef enum model_data {
     MODEL_GRAPH    /* all of the arrays at once, in every step */
 } model_data;
 
-enum { MODEL_INPUTS = 4, MODEL_TURNS = 2 };
+enum { MODEL_MOST_INPUTS = 4, MODEL_MOST_TURNS = 2 };
 
 typedef struct model_row {
     const char *name, *help;
@@ -94,9 +94,10 @@ struct net {
     qn_ctx *qn;
     qn_module *module;
     void *config, *parts;
-    void *rooms;                /* what net_room gave, a list */
-    int first[MODEL_TURNS + 1]; /* parameters from first[t] to first[t + 1] are those of turn t */
-    int turn;                   /* that parameters are made for, while they are */
+    void *rooms; /* what net_room gave, a list */
+    int first[MODEL_MOST_TURNS +
+              1]; /* parameters from first[t] to first[t + 1] are those of turn t */
+    int turn;     /* that parameters are made for, while they are */
     bool training;
     char name[128], why[320];
 };
@@ -113,6 +114,8 @@ qn_tensor *net_forward(net *n, qn_tensor *const *in);
 const char *net_error(const net *n);
 /* The size that a word of a shape is in this net: a field's value, or -1 of a size that is free. */
 int64_t net_size(const net *n, const char *word);
+/* The same, a free size being that of the batch; -1 where no shape has the word. */
+int64_t net_size_in(const net *n, const char *word, qn_tensor *const *in);
 
 /* ---- for models ------------------------------------------------------------------------------ */
 
@@ -130,8 +133,9 @@ qn_tensor *net_key(net *n);
 qn_tensor *net_split_heads(qn_tensor *x, int64_t heads);
 qn_tensor *net_join_heads(qn_tensor *x);
 /* Attention of q, k and v [N, heads, T, d], its weights dropped in training by `drop`, unless that
- * is NULL. */
-qn_tensor *net_attention(net *n, qn_tensor *const qkv[3], bool causal, const qn_layer *drop);
+ * is NULL. Of the options it reads causal and a mask of what is seen. */
+qn_tensor *net_attention(net *n, qn_tensor *const qkv[3], const qn_attention_options *how,
+                         const qn_layer *drop);
 /* A layer that drops with probability p; NULL where p is 0, which net_drop takes for none. */
 qn_layer *net_dropout(net *n, double p);
 qn_tensor *net_drop(const qn_layer *drop, qn_tensor *x);

@@ -21,6 +21,12 @@ static const model_case model_cases[] = {
     {"resnet50", "classes=4 width=4 channels=2 small=1", "N=4 H=16 W=16", 10, 3e-3, 0.6},
     {"lstm", "vocabulary=11 context=8 width=12 hidden=16 layers=2 dropout=0", "N=3", 60, 1e-2, 0.5},
     {"gpt2", "vocabulary=11 context=8 width=16 heads=2 layers=2 dropout=0", "N=3", 40, 1e-2, 0.2},
+    {"vit", "channels=2 image=8 patch=4 width=12 heads=3 layers=2 hidden=20 classes=3", "N=4", 40,
+     1e-2, 0.2},
+    {"bert", "vocabulary=11 context=8 width=12 heads=3 layers=2 hidden=20 mask=4 dropout=0", "N=3",
+     60, 1e-2, 0.3},
+    {"llama", "vocabulary=11 context=8 width=16 heads=4 groups=2 layers=2 hidden=20", "N=3", 50,
+     1e-2, 0.2},
 };
 enum { MODEL_CASES = sizeof model_cases / sizeof model_cases[0] };
 
@@ -71,13 +77,13 @@ static inline qn_tensor *case_input(net *n, const model_case *c, const model_inp
     for (const char *at = x->shape; *at; at += strcspn(at, " "), at += *at == ' ')
         numel *= shape[rank++] = case_size(n, c, at, strcspn(at, " "));
     if (x->below) below = case_size(n, c, x->below, strlen(x->below));
+    bool labels = !x->below && !strcmp(x->name, "labels"); /* -100 and 1: not all count */
     float *reals = malloc((size_t)numel * sizeof *reals);
     int32_t *wholes = (int32_t *)reals;
     for (int64_t i = 0; reals && i < numel; i++) {
-        if (x->whole)
-            wholes[i] = (int32_t)test_below(seed, below);
-        else
-            reals[i] = (float)test_uniform(seed);
+        if (!x->whole) reals[i] = (float)test_uniform(seed);
+        if (x->whole) wholes[i] = (int32_t)test_below(seed, below);
+        if (labels && !wholes[i]) wholes[i] = -100;
     }
     qn_tensor *t = reals ? qn_from(n->qn, x->whole ? QN_I32 : QN_F32, rank, shape, reals) : NULL;
     free(reals);
@@ -85,7 +91,7 @@ static inline qn_tensor *case_input(net *n, const model_case *c, const model_inp
 }
 
 static inline void case_batch(net *n, const model_case *c, uint64_t seed,
-                              qn_tensor *in[MODEL_INPUTS]) {
+                              qn_tensor *in[MODEL_MOST_INPUTS]) {
     for (int i = 0; i < n->row->inputs; i++) in[i] = case_input(n, c, &n->row->input[i], &seed);
 }
 

@@ -14,8 +14,8 @@ enum { MOST = 1 << 20 };
 /* A net, what trains it, and a batch. */
 typedef struct training {
     net *n;
-    qn_optimizer *o[MODEL_TURNS];
-    qn_tensor *in[MODEL_INPUTS];
+    qn_optimizer *o[MODEL_MOST_TURNS];
+    qn_tensor *in[MODEL_MOST_INPUTS];
     qn_scope scope;
 } training;
 
@@ -42,7 +42,7 @@ static bool begin(training *t, const char *device, const model_case *c) {
 static void end(training *t) {
     qn_ctx *qn = t->n->qn;
     CHECK_STR(net_error(t->n), "");
-    for (int k = 0; k < MODEL_TURNS; k++)
+    for (int k = 0; k < MODEL_MOST_TURNS; k++)
         if (t->o[k]) qn_optimizer_free(t->o[k]);
     net_free(t->n);
     qn_scope_end(qn, t->scope);
@@ -145,6 +145,47 @@ static void repeats(const model_case *c) {
     if (!test_state.bad) CHECK(n > 3 && !memcmp(a, b, (size_t)n * sizeof *a));
     free(a);
     free(b);
+}
+
+/* ---- what is drawn --------------------------------------------------------------------------- */
+
+/* Does the model draw: a field dropout, or an input that it draws where it is not given? */
+static bool draws(const model_row *row) {
+    bool found = false;
+    for (int i = 0; i < row->fields; i++) found |= !strcmp(row->field[i].name, "dropout");
+    for (int i = 0; i < row->inputs; i++) found |= row->input[i].optional;
+    return found;
+}
+
+/* Two losses in training and two not, with dropout and without what may be left out. */
+static void four_losses(const model_case *c, float out[4]) {
+    const model_row *row = model_named(c->name);
+    char set[256];
+    bool drops = false;
+    training t;
+    for (int i = 0; i < row->fields; i++) drops |= !strcmp(row->field[i].name, "dropout");
+    snprintf(set, sizeof set, "%s%s", c->set, drops ? " dropout=0.3" : "");
+    model_case other = *c;
+    other.set = set;
+    if (!begin(&t, NULL, &other)) return;
+    for (int i = 0; i < row->inputs; i++)
+        if (row->input[i].optional) t.in[i] = NULL;
+    for (int i = 0; i < 4 && !test_state.bad; i++) {
+        net_train(t.n, i < 2);
+        qn_tensor *l = net_loss(t.n, 0, t.in);
+        FINE(t.n, l && !qn_read(l, &out[i], sizeof(float)));
+    }
+    end(&t);
+}
+
+static void draws_anew_in_training_and_repeats(const model_case *c) {
+    float a[4] = {0}, b[4] = {0};
+    if (!draws(model_named(c->name))) return;
+    four_losses(c, a);
+    four_losses(c, b);
+    CHECK(a[0] != a[1]);
+    CHECK(a[2] == a[3]);
+    CHECK(!memcmp(a, b, sizeof a));
 }
 
 /* ---- files ---------------------------------------------------------------------------------- */
@@ -351,6 +392,7 @@ int main(int argc, char **argv) {
     run_cases("learns_a_batch", learns);
     run_cases("computes_what_the_oracle_does", agrees);
     run_cases("gives_the_same_bits_again", repeats);
+    run_cases("draws_anew_in_training_and_repeats", draws_anew_in_training_and_repeats);
     run_cases("is_saved_and_loaded", saves_and_loads);
     return test_end();
 }

@@ -5,7 +5,7 @@
 build=$1
 python=${COMPARE_PYTHON:-python3}
 if ! "$python" -c 'import numpy, torch' 2>/dev/null; then
-    for name in mlp resnet18 resnet50 lstm gpt2; do
+    for name in $(sed -n 's/^MODEL(\(.*\))$/\1/p' models/models.h); do
         skip "${name}_computes_what_pytorch_does" "no torch in $python"
     done
     test_end

@@ -153,12 +153,126 @@ class Gpt2(nn.Module):
         return F.cross_entropy((t.ln_f(x) @ t.wte.weight.T).flatten(0, 1), targets.flatten())
 
 
+class Vit(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        w, patch = c["width"], c["patch"]
+        self.conv_proj = nn.Conv2d(c["channels"], w, patch, patch)
+        self.class_token = nn.Parameter(torch.empty(1, 1, w))
+        self.encoder, self.heads = nn.Module(), nn.Module()
+        self.encoder.pos_embedding = nn.Parameter(torch.empty(1, (c["image"] // patch) ** 2 + 1, w))
+        self.encoder.layers, self.encoder.ln = nn.Module(), nn.LayerNorm(w, 1e-6)
+        self.n = c["layers"]
+        for i in range(self.n):
+            b = nn.Module()
+            b.ln_1, b.ln_2 = nn.LayerNorm(w, 1e-6), nn.LayerNorm(w, 1e-6)
+            b.self_attention = nn.MultiheadAttention(w, c["heads"], batch_first=True)
+            b.mlp = nn.Sequential(nn.Linear(w, c["hidden"]), nn.GELU(), nn.Dropout(0), nn.Linear(c["hidden"], w))
+            setattr(self.encoder.layers, f"encoder_layer_{i}", b)
+        self.heads.head = nn.Linear(w, c["classes"])
+
+    def loss(self, images, labels):
+        x = self.conv_proj(images).flatten(2).transpose(1, 2)
+        x = torch.cat([self.class_token.expand(len(x), 1, -1), x], 1) + self.encoder.pos_embedding
+        for i in range(self.n):
+            b = getattr(self.encoder.layers, f"encoder_layer_{i}")
+            y = b.ln_1(x)
+            x = x + b.self_attention(y, y, y)[0]
+            x = x + b.mlp(b.ln_2(x))
+        return F.cross_entropy(self.heads.head(self.encoder.ln(x)[:, 0]), labels)
+
+
+def module(**parts):
+    m = nn.Module()
+    for name, part in parts.items():
+        m.add_module(name, part)
+    return m
+
+
+class Bert(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        w, self.heads = c["width"], c["heads"]
+        norm = lambda: nn.LayerNorm(w, 1e-12)
+        embeddings = module(word_embeddings=nn.Embedding(c["vocabulary"], w),
+                            position_embeddings=nn.Embedding(c["context"], w),
+                            token_type_embeddings=nn.Embedding(2, w), LayerNorm=norm())
+        attention = lambda: module(self=module(query=nn.Linear(w, w), key=nn.Linear(w, w), value=nn.Linear(w, w)),
+                                   output=module(dense=nn.Linear(w, w), LayerNorm=norm()))
+        layers = [module(attention=attention(), intermediate=module(dense=nn.Linear(w, c["hidden"])),
+                         output=module(dense=nn.Linear(c["hidden"], w), LayerNorm=norm())) for _ in range(c["layers"])]
+        self.bert = module(embeddings=embeddings, encoder=module(layer=nn.ModuleList(layers)))
+        self.cls = module(predictions=module(transform=module(dense=nn.Linear(w, w), LayerNorm=norm())))
+        self.cls.predictions.bias = nn.Parameter(torch.empty(c["vocabulary"]))
+
+    def loss(self, ids, labels, seen):
+        e, head = self.bert.embeddings, self.cls.predictions
+        x = e.word_embeddings(ids) + e.position_embeddings.weight[:ids.shape[1]] + e.token_type_embeddings.weight[0]
+        x = e.LayerNorm(x)
+        for b in self.bert.encoder.layer:
+            a = b.attention
+            q, k, v = (heads_of(f(x), self.heads) for f in (a.self.query, a.self.key, a.self.value))
+            scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+            scores = scores.masked_fill((seen == 0)[:, None, None], -math.inf)
+            y = (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
+            x = a.output.LayerNorm(a.output.dense(y) + x)
+            x = b.output.LayerNorm(b.output.dense(F.gelu(b.intermediate.dense(x))) + x)
+        x = head.transform.LayerNorm(F.gelu(head.transform.dense(x)))
+        logits = x @ e.word_embeddings.weight.T + head.bias
+        return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+
+def rotated(x, theta):
+    """Pairs [i, i + d/2] of a head turned by their place."""
+    d = x.shape[-1]
+    angle = torch.outer(torch.arange(x.shape[-2]).double(), theta ** (-torch.arange(0, d, 2).double() / d))
+    a, b = x.chunk(2, -1)
+    return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
+
+
+class Llama(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.c, w, shared = c, c["width"], c["width"] // c["heads"] * c["groups"]
+        line = lambda a, b: nn.Linear(a, b, bias=False)
+        attention = lambda: module(q_proj=line(w, w), k_proj=line(w, shared), v_proj=line(w, shared), o_proj=line(w, w))
+        layers = [module(self_attn=attention(), **self.inner(c, line), input_layernorm=self.norm(w),
+                         post_attention_layernorm=self.norm(w)) for _ in range(c["layers"])]
+        self.model = module(embed_tokens=nn.Embedding(c["vocabulary"], w), layers=nn.ModuleList(layers),
+                            norm=self.norm(w))
+        self.lm_head = line(w, c["vocabulary"])
+
+    def norm(self, w):
+        return nn.RMSNorm(w, 1e-5)
+
+    def inner(self, c, line):
+        w, h = c["width"], c["hidden"]
+        return {"mlp": module(gate_proj=line(w, h), up_proj=line(w, h), down_proj=line(h, w))}
+
+    def branch(self, b, x):
+        return b.mlp.down_proj(F.silu(b.mlp.gate_proj(x)) * b.mlp.up_proj(x))
+
+    def loss(self, ids, targets):
+        c, x = self.c, self.model.embed_tokens(ids)
+        for b in self.model.layers:
+            a, y = b.self_attn, b.input_layernorm(x)
+            q, k, v = heads_of(a.q_proj(y), c["heads"]), heads_of(a.k_proj(y), c["groups"]), heads_of(
+                a.v_proj(y), c["groups"])
+            k, v = (t.repeat_interleave(c["heads"] // c["groups"], 1) for t in (k, v))
+            x = x + a.o_proj(softmax_attention(rotated(q, 10000), rotated(k, 10000), v, True))
+            x = x + self.branch(b, b.post_attention_layernorm(x))
+        return F.cross_entropy(self.lm_head(self.model.norm(x)).flatten(0, 1), targets.flatten())
+
+
 NETWORKS = {
     "mlp": Mlp,
     "resnet18": lambda c: Resnet(c, (2, 2, 2, 2), (3, 3)),
     "resnet50": lambda c: Resnet(c, (3, 4, 6, 3), (1, 3, 1)),
     "lstm": Lstm,
     "gpt2": Gpt2,
+    "vit": Vit,
+    "bert": Bert,
+    "llama": Llama,
 }
 
 

@@ -185,32 +185,37 @@ static qn_tensor *fitted(const train_data *d, const model_input *x, qn_tensor *t
 }
 
 /* Is every label one? */
-static bool within(train_data *d, const model_input *x, qn_tensor *t) {
-    int64_t most = x->whole && x->below ? net_size(d->n, x->below) : -1, n = qn_numel(t);
+static bool within(train_data *d, int i, qn_tensor *const *in) {
+    const model_input *x = &d->n->row->input[i];
+    qn_tensor *t = in[i];
+    int64_t most = x->whole && x->below && t ? net_size_in(d->n, x->below, in) : -1;
+    int64_t n = most < 0 ? 0 : qn_numel(t);
     if (most < 0 || qn_dtype_of(t) != QN_I32) return true;
     int32_t *value = malloc((size_t)(n + 1) * sizeof *value);
     bool fine = value || data_fail(d, "out of memory");
     fine = fine && !qn_read(t, value, (size_t)n * sizeof *value);
-    for (int64_t i = 0; fine && i < n; i++)
-        if (value[i] < 0 || value[i] >= most)
+    for (int64_t k = 0; fine && k < n; k++)
+        if (value[k] < 0 || value[k] >= most)
             fine = data_fail(d, "%s: one of the %s is %d, not from 0 to %lld, which is %s less 1",
-                             d->o->data, x->name, (int)value[i], (long long)most - 1, x->below);
+                             d->o->data, x->name, (int)value[k], (long long)most - 1, x->below);
     free(value);
     return fine;
 }
 
 /* What was gathered as the model's inputs. */
-static bool inputs_of(train_data *d, qn_tensor *const *field, qn_tensor *in[MODEL_INPUTS]) {
+static bool inputs_of(train_data *d, qn_tensor *const *field, qn_tensor *in[MODEL_MOST_INPUTS]) {
     const model_row *row = d->n->row;
     for (int i = 0; i < row->inputs; i++) {
         qn_tensor *t = field ? d->at[i] < 0 ? NULL : field[d->at[i]] : d->graph[i];
         in[i] = t ? fitted(d, &row->input[i], t) : NULL;
-        if (t && (!in[i] || !within(d, &row->input[i], in[i]))) return false;
+        if (t && !in[i]) return false;
     }
-    return true;
+    bool fine = true;
+    for (int i = 0; i < row->inputs && fine; i++) fine = within(d, i, in);
+    return fine;
 }
 
-int data_next(train_data *d, int part, qn_tensor *in[MODEL_INPUTS]) {
+int data_next(train_data *d, int part, qn_tensor *in[MODEL_MOST_INPUTS]) {
     qn_tensor *field[64];
     int64_t rows = 0;
     if (!d->loader[part]) return inputs_of(d, NULL, in) ? 1 : -1;
@@ -240,6 +245,6 @@ void data_close(train_data *d) {
         if (d->loader[i]) qn_loader_free(d->loader[i]);
         if (d->part[i]) qn_dataset_close(d->part[i]);
     }
-    for (int i = 0; i < MODEL_INPUTS; i++)
+    for (int i = 0; i < MODEL_MOST_INPUTS; i++)
         if (d->graph[i]) qn_release(d->graph[i]);
 }

@@ -141,7 +141,7 @@ static bool step_turn(training *t, int k, qn_tensor *const *in, float *loss) {
 
 static bool step(trainer *r) {
     training *t = &r->t;
-    qn_tensor *in[MODEL_INPUTS];
+    qn_tensor *in[MODEL_MOST_INPUTS];
     float loss = 0;
     qn_scope scope = qn_scope_begin(t->qn);
     bool fine = data_next(&r->data, 0, in) > 0;
@@ -205,7 +205,7 @@ static bool judge(trainer *r, double *result) {
     *result = NAN;
     net_train(r->t.n, false);
     while (more > 0) {
-        qn_tensor *in[MODEL_INPUTS];
+        qn_tensor *in[MODEL_MOST_INPUTS];
         float loss = 0;
         qn_scope scope = qn_scope_begin(r->t.qn);
         more = data_next(&r->data, 1, in);
@@ -344,7 +344,7 @@ int train_named(int argc, char **argv) {
     if (!t->qn) return EXIT_FAILED;
     status = run(&r, row, argc - 1, argv + 1);
     data_close(&r.data);
-    for (int k = 0; k < MODEL_TURNS; k++)
+    for (int k = 0; k < MODEL_MOST_TURNS; k++)
         if (t->optimizer[k]) qn_optimizer_free(t->optimizer[k]);
     net_free(t->n);
     free(r.checkpoint);

@@ -36,17 +36,17 @@ typedef struct train_data {
     qn_ctx *qn;
     net *n;
     const named_options *o;
-    qn_dataset *part[2];            /* to train with, and held out; the latter may be NULL */
-    qn_loader *loader[2];           /* of these; NULL of a graph */
-    int fields, at[MODEL_INPUTS];   /* of a sample, and which of them is input i; -1: none */
-    qn_tensor *graph[MODEL_INPUTS]; /* kept */
+    qn_dataset *part[2];                 /* to train with, and held out; the latter may be NULL */
+    qn_loader *loader[2];                /* of these; NULL of a graph */
+    int fields, at[MODEL_MOST_INPUTS];   /* of a sample, and which of them is input i; -1: none */
+    qn_tensor *graph[MODEL_MOST_INPUTS]; /* kept */
     char why[400];
 } train_data;
 bool data_open(train_data *d, net *n, const named_options *o); /* reports on failure */
 void data_close(train_data *d);
 /* The next batch of a part into in[]; in the caller's scope. 1; 0 at the end of an epoch of what is
  * held out, whose next call begins another; -1, d->why or the context's error. */
-int data_next(train_data *d, int part, qn_tensor *in[MODEL_INPUTS]);
+int data_next(train_data *d, int part, qn_tensor *in[MODEL_MOST_INPUTS]);
 const char *data_error(const train_data *d);
 int64_t data_samples(const train_data *d, int part);
 
@@ -56,7 +56,7 @@ int64_t data_samples(const train_data *d, int part);
 typedef struct training {
     qn_ctx *qn;
     net *n;
-    qn_optimizer *optimizer[MODEL_TURNS];
+    qn_optimizer *optimizer[MODEL_MOST_TURNS];
     qn_loader *loader; /* NULL: every step has the same data */
     const named_options *o;
     int64_t steps;
