@@ -76,7 +76,7 @@ check bad_method_is_said says '--method newton: there are sgd adam adamw'
 check wrong_shape status_is 1 mlp --set in=63
 check wrong_shape_is_said says 'mlp: images is [32, 64], not [N, in = 63]'
 check wrong_label status_is 1 mlp --set classes=9
-check wrong_label_is_said says 'one of the labels is 9, not from 0 to 8, which is classes less 1'
+check wrong_label_is_said says 'a number of labels is 9, not from 0 to 8, which is classes less 1'
 check no_labels status_is 1 "$quern" train mlp --data examples/data/digits-images.idx
 check no_labels_is_said says 'has array, mlp takes images labels'
 check few_samples status_is 1 mlp --batch 2000

@@ -27,6 +27,13 @@ static const model_case model_cases[] = {
      60, 1e-2, 0.3},
     {"llama", "vocabulary=11 context=8 width=16 heads=4 groups=2 layers=2 hidden=20", "N=3", 50,
      1e-2, 0.2},
+    {"unet", "channels=1 classes=3 width=4", "N=4 H=18 W=32", 15, 1e-2, 0.85},
+    {"vae", "in=12 hidden=16 latent=3", "N=5", 60, 1e-2, 0.95},
+    {"gan", "channels=1 image=16 width=4 latent=5", "N=4", 60, 5e-3, 0.6},
+    {"gcn", "features=6 hidden=16 classes=3 dropout=0", "nodes=10 edges=16", 80, 2e-2, 0.6},
+    {"moe",
+     "vocabulary=11 context=8 width=16 heads=4 groups=2 layers=2 hidden=12 experts=4 chosen=2",
+     "N=3", 50, 1e-2, 0.2},
 };
 enum { MODEL_CASES = sizeof model_cases / sizeof model_cases[0] };
 

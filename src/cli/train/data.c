@@ -146,22 +146,6 @@ static bool open_samples(train_data *d) {
     return d->loader[0] && (!d->part[1] || d->loader[1]);
 }
 
-/* Arrays by the inputs' names. */
-static bool open_graph(train_data *d) {
-    const model_row *row = d->n->row;
-    qn_archive *file = qn_archive_open(d->qn, d->o->data);
-    for (int i = 0; file && i < row->inputs; i++) {
-        bool there = false;
-        for (int k = 0; k < qn_archive_count(file); k++)
-            there |= !strcmp(qn_archive_name(file, k), row->input[i].name);
-        if (!there && !row->input[i].optional)
-            data_fail(d, "%s: has no array \"%s\"", d->o->data, row->input[i].name);
-        if (there) d->graph[i] = qn_keep(qn_archive_tensor(file, row->input[i].name));
-    }
-    if (file) qn_archive_close(file);
-    return file && !*d->why && !qn_error_code(d->qn);
-}
-
 /* ---- a batch -------------------------------------------------------------------------------- */
 
 static int axes_of(const char *shape) {
@@ -196,9 +180,15 @@ static bool within(train_data *d, int i, qn_tensor *const *in) {
     fine = fine && !qn_read(t, value, (size_t)n * sizeof *value);
     for (int64_t k = 0; fine && k < n; k++)
         if (value[k] < 0 || value[k] >= most)
-            fine = data_fail(d, "%s: one of the %s is %d, not from 0 to %lld, which is %s less 1",
+            fine = data_fail(d, "%s: a number of %s is %d, not from 0 to %lld, which is %s less 1",
                              d->o->data, x->name, (int)value[k], (long long)most - 1, x->below);
     free(value);
+    return fine;
+}
+
+static bool all_within(train_data *d, qn_tensor *const *in) {
+    bool fine = true;
+    for (int i = 0; i < d->n->row->inputs && fine; i++) fine = within(d, i, in);
     return fine;
 }
 
@@ -206,19 +196,20 @@ static bool within(train_data *d, int i, qn_tensor *const *in) {
 static bool inputs_of(train_data *d, qn_tensor *const *field, qn_tensor *in[MODEL_MOST_INPUTS]) {
     const model_row *row = d->n->row;
     for (int i = 0; i < row->inputs; i++) {
-        qn_tensor *t = field ? d->at[i] < 0 ? NULL : field[d->at[i]] : d->graph[i];
-        in[i] = t ? fitted(d, &row->input[i], t) : NULL;
-        if (t && !in[i]) return false;
+        in[i] = d->at[i] < 0 ? NULL : fitted(d, &row->input[i], field[d->at[i]]);
+        if (d->at[i] >= 0 && !in[i]) return false;
     }
-    bool fine = true;
-    for (int i = 0; i < row->inputs && fine; i++) fine = within(d, i, in);
-    return fine;
+    return all_within(d, in);
 }
 
 int data_next(train_data *d, int part, qn_tensor *in[MODEL_MOST_INPUTS]) {
     qn_tensor *field[64];
     int64_t rows = 0;
-    if (!d->loader[part]) return inputs_of(d, NULL, in) ? 1 : -1;
+    if (d->n->row->data == MODEL_GRAPH) {
+        memcpy(in, d->graph, sizeof d->graph);
+        d->judged = part && !d->judged;
+        return !part || d->judged;
+    }
     for (int turn = 0; turn < 2 && !rows; turn++) {
         rows = qn_loader_next(d->loader[part], field);
         if (part) break; /* an epoch is all there is of it */
@@ -227,10 +218,43 @@ int data_next(train_data *d, int part, qn_tensor *in[MODEL_MOST_INPUTS]) {
     return inputs_of(d, field, in) ? 1 : -1;
 }
 
+/* ---- graphs --------------------------------------------------------------------------------- */
+
+/* The array of an input, as the model takes it; NULL where there is none, or with an error. */
+static qn_tensor *open_array(train_data *d, const qn_archive *file, const model_input *x) {
+    bool there = false;
+    for (int k = 0; k < qn_archive_count(file); k++)
+        there |= !strcmp(qn_archive_name(file, k), x->name);
+    if (!there && !x->optional) data_fail(d, "%s: has no array \"%s\"", d->o->data, x->name);
+    if (!there) return NULL;
+    qn_scope scope = qn_scope_begin(d->qn);
+    qn_tensor *t = qn_archive_tensor(file, x->name);
+    t = t ? fitted(d, x, t) : NULL;
+    t = t && !qn_realize(1, &t) ? qn_keep(t) : NULL;
+    qn_scope_end(d->qn, scope);
+    return t;
+}
+
+static bool open_graph(train_data *d) {
+    const model_row *row = d->n->row;
+    qn_archive *file = qn_archive_open(d->qn, d->o->data);
+    for (int i = 0; file && i < row->inputs; i++) d->graph[i] = open_array(d, file, &row->input[i]);
+    if (file) qn_archive_close(file);
+    return file && !*d->why && !qn_error_code(d->qn) && all_within(d, d->graph);
+}
+
 /* ---- the whole ------------------------------------------------------------------------------ */
 
 int64_t data_samples(const train_data *d, int part) {
+    if (d->n->row->data == MODEL_GRAPH) return part ? 0 : qn_dim(d->graph[0], 0);
     return d->part[part] ? qn_dataset_count(d->part[part]) : 0;
+}
+
+/* Of a graph, what all that may be left out is there to say. */
+bool data_judges(const train_data *d) {
+    bool all = d->n->row->data == MODEL_GRAPH;
+    for (int i = 0; i < d->n->row->inputs; i++) all &= d->graph[i] != NULL;
+    return all || d->loader[1];
 }
 
 bool data_open(train_data *d, net *n, const named_options *o) {

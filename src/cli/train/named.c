@@ -201,7 +201,7 @@ static int train(trainer *r) {
 /* Mean loss of the samples held out; NAN where there are none. */
 static bool judge(trainer *r, double *result) {
     double sum = 0, samples = 0;
-    int more = r->data.loader[1] != NULL;
+    int more = data_judges(&r->data);
     *result = NAN;
     net_train(r->t.n, false);
     while (more > 0) {

@@ -40,6 +40,7 @@ typedef struct train_data {
     qn_loader *loader[2];                /* of these; NULL of a graph */
     int fields, at[MODEL_MOST_INPUTS];   /* of a sample, and which of them is input i; -1: none */
     qn_tensor *graph[MODEL_MOST_INPUTS]; /* kept */
+    bool judged;                         /* the graph was given for judging */
     char why[400];
 } train_data;
 bool data_open(train_data *d, net *n, const named_options *o); /* reports on failure */
@@ -49,6 +50,7 @@ void data_close(train_data *d);
 int data_next(train_data *d, int part, qn_tensor *in[MODEL_MOST_INPUTS]);
 const char *data_error(const train_data *d);
 int64_t data_samples(const train_data *d, int part);
+bool data_judges(const train_data *d); /* is anything held out? */
 
 /* ---- checkpoint.c ---------------------------------------------------------------------------- */
 
