@@ -21,6 +21,14 @@ falls() { # falls FACTOR: the last loss printed is at most so much of the first
         awk -v most="$1" 'NR == 1 { a = $1 } { b = $1 } END { exit !(b <= most * a) }'
 }
 
+page() { # the program of docs/training.md builds with models/ and the public headers alone, and learns
+    sed -n '/^```c$/,/^```$/p' docs/training.md | sed '1d;$d' >"$scratch/page.c"
+    case $build in *san*) san="-fsanitize=address,undefined" ;; esac
+    # shellcheck disable=SC2086
+    ${CC:-cc} -Wall -Wextra -Werror -Iinclude -I. "$scratch/page.c" models/*.c "$build/libquern.a" $san \
+        -o "$scratch/page" -lm -ldl -pthread && "$scratch/page" | grep '^step 50  loss 0\.'
+}
+check the_page_is_right page
 check help status_is 0 "$quern" train mlp --help
 check help_lists_the_fields grep -q '^  hidden .*from 1 to 1048576 (256)$' "$scratch/stdout"
 check man_page_names_every_option sh -c "$quern train mlp --help | sed -n 's/^  --\\([a-z-]*\\).*/\\1/p' |
@@ -121,6 +129,31 @@ goes_on() { # goes_on COMMAND...
     losses "$scratch/rest" | tail -n 2 >"$scratch/b"
     cmp "$scratch/a" "$scratch/b" && cmp "$out" "$scratch/wanted" && ! [ -e "$out.checkpoint" ]
 }
+# Models that draw noise, have two optimizers, mask their tokens, or take a graph.
+# shellcheck disable=SC2086
+gan() {
+    "$quern" train gan $digits --set channels=1 --set image=8 --set width=2 --set latent=4 --batch 8 --out "$out" \
+        --json "$@"
+}
+# shellcheck disable=SC2086
+bert() {
+    "$quern" train bert --data "$text" $tiny --set vocabulary=257 --set mask=256 --set layers=1 --set heads=2 \
+        --set hidden=16 --batch 4 --out "$out" --json "$@"
+}
+check writes_a_graph "$build/tests/test_models" --batch gcn "$scratch/graph.npz"
+gcn() { "$quern" train gcn --data "$scratch/graph.npz" --set features=6 --set classes=3 --out "$out" --json "$@"; }
+check trains_on_a_graph status_is 0 gcn --steps 100 --lr 0.05
+check learns_the_graph falls 0.9
+check judges_the_other_nodes grep -q '"held_out_loss":[0-9]' "$scratch/stdout"
+check bad_edge status_is 1 gcn --set classes=2
+check bad_edge_is_said says 'a number of y is 2, not from 0 to 1, which is classes less 1'
+check no_graph status_is 1 "$quern" train gcn --data "$scratch/wanted"
+check killed_gan_goes_on goes_on gan --steps 100
+check killed_bert_goes_on goes_on bert --steps 100
+check killed_gcn_goes_on goes_on gcn --steps 300
+check begins_with_weights status_is 0 gcn --steps 1 --init "$scratch/wanted"
+check weights_of_another_shape status_is 1 gcn --steps 1 --init "$scratch/wanted" --set hidden=8
+check weights_of_another_shape_are_said says "--init $scratch/wanted: module: \"conv1.bias\" has another shape"
 check killed_mlp_goes_on goes_on mlp --steps 400
 check killed_lstm_goes_on goes_on lstm --steps 150
 # shellcheck disable=SC2086

@@ -56,14 +56,20 @@ static inline bool set_fields(const model_row *row, void *config, const char *li
     return true;
 }
 
-static inline net *case_net(qn_ctx *qn, const model_case *c, uint64_t seed) {
+/* A net of a case; NULL, and why. */
+static inline net *quiet_net(qn_ctx *qn, const model_case *c, uint64_t seed, model_why *why) {
     const model_row *row = model_named(c->name);
-    model_why why;
     void *config = row ? malloc(row->config) : NULL;
     net *n = NULL;
-    if (config && set_fields(row, config, c->set)) n = net_new(qn, seed, row, config, &why);
-    if (config && !n) FAIL("%s", why.text);
+    if (config && set_fields(row, config, c->set)) n = net_new(qn, seed, row, config, why);
     free(config);
+    return n;
+}
+
+static inline net *case_net(qn_ctx *qn, const model_case *c, uint64_t seed) {
+    model_why why = {""};
+    net *n = quiet_net(qn, c, seed, &why);
+    if (!n) FAIL("%s", why.text);
     return n;
 }
 

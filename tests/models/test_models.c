@@ -2,9 +2,13 @@
  * does on the oracle, can be repeated, saved and loaded, and refuses what does not fit by its name
  * and value.
  *
- *     test_models --save FOLDER    writes each case's state, batch, loss and gradients, which
- *                                  tools/compare/models.py holds against PyTorch */
+ *     test_models --save FOLDER        writes each case's state, batch, loss and gradients, which
+ *                                      tools/compare/models.py holds against PyTorch
+ *     test_models --batch NAME FILE    writes a case's batch, data for quern train NAME */
+#include "books.h"
 #include "model_cases.h"
+#include "quern_archive.h"
+#include "run/run.h"
 
 /* The context's text where a call failed. */
 #define FINE(n, x) ((x) ? true : (FAIL("%s: %s", #x, net_error(n)), false))
@@ -220,6 +224,49 @@ static void saves_and_loads(const model_case *c) {
     unlink(path);
 }
 
+/* ---- memory that fails ----------------------------------------------------------------------- */
+
+/* A net, a batch, and a step of each turn while the k-th request for memory fails: an error that
+ * says so, and all memory comes back. false: there are fewer requests. */
+static bool step_without_request(const model_case *c, uint64_t k) {
+    books b = {0};
+    qn_ctx *qn = qn_open(
+        &QN_OPTIONS(.device = "null", .alloc = books_alloc, .free = books_free, .alloc_user = &b));
+    qn->heap.fail_at = qn->heap.requests + k;
+    qn_scope scope = qn_scope_begin(qn);
+    qn_optimizer *o = NULL;
+    qn_tensor *in[MODEL_MOST_INPUTS];
+    model_why why = {""};
+    net *n = quiet_net(qn, c, 1, &why);
+    bool fine = n != NULL;
+    if (!n) CHECK(*why.text);
+    if (n) case_batch(n, c, 7, in);
+    for (int turn = 0; n && turn < turns_of(n) && fine; turn++) {
+        qn_optimizer_options how = qn_optimizer_defaults(QN_ADAM);
+        o = qn_optimizer_new(qn, n->first[turn + 1] - n->first[turn],
+                             qn_module_parameters(n->module) + n->first[turn], &how);
+        qn_tensor *l = o ? net_loss(n, turn, in) : NULL;
+        fine = l && !qn_optimizer_step(o, l) && !qn_realize(1, &l);
+        if (o) qn_optimizer_free(o);
+    }
+    bool failed = qn->heap.requests >= qn->heap.fail_at;
+    qn->heap.fail_at = 0;
+    if (!failed) CHECK(fine);
+    if (!fine && n) CHECK(*net_error(n));
+    net_free(n);
+    qn_scope_end(qn, scope);
+    qn_close(qn);
+    CHECK_INT(b.wrong, 0);
+    CHECK_INT(b.blocks, 0);
+    if (test_state.bad) printf("%s: at request %llu\n", c->name, (unsigned long long)k);
+    return failed;
+}
+
+static void bears_requests_for_memory_that_fail(const model_case *c) {
+    for (uint64_t k = 1; !test_state.bad && step_without_request(c, k); k += 1 + k / 8) {
+    }
+}
+
 /* ---- what is refused ------------------------------------------------------------------------ */
 
 static void the_table_names_every_model_once(void) {
@@ -339,7 +386,7 @@ static void save_case(const model_case *c, const char *folder) {
     char path[512];
     if (!begin(&t, NULL, c)) return;
     qn_module *m = t.n->module;
-    int n = qn_module_count(m), buffers = qn_module_buffer_count(m);
+    int n = qn_module_count(m), kept = qn_module_buffer_count(m);
     qn_tensor *grad[1024];
     l.count = 0;
     for (int i = 0; i < n; i++)
@@ -353,7 +400,7 @@ static void save_case(const model_case *c, const char *folder) {
     }
     for (int i = 0; i < n; i++) put(&l, "grad", qn_module_name(m, i), grad[i]);
     FINE(t.n, !qn_realize(l.count, l.tensor));
-    for (int i = 0; i < buffers; i++)
+    for (int i = 0; i < kept; i++)
         put(&l, "after", qn_module_buffer_name(m, i),
             qn_module_find(m, qn_module_buffer_name(m, i)));
     const char *const metadata[] = {"model", c->name, "config", c->set};
@@ -361,6 +408,20 @@ static void save_case(const model_case *c, const char *folder) {
     FINE(t.n, !qn_save(t.n->qn, path, l.count, l.names, l.tensor,
                        &QN_SAVE_OPTIONS(.pairs = 2, .metadata = metadata)));
     end(&t);
+}
+
+static bool save_batch(const char *name, const char *path) {
+    const char *names[MODEL_MOST_INPUTS];
+    training t;
+    for (int i = 0; i < MODEL_CASES; i++) {
+        if (strcmp(model_cases[i].name, name) != 0 || !begin(&t, NULL, &model_cases[i])) continue;
+        int n = t.n->row->inputs;
+        for (int k = 0; k < n; k++) names[k] = t.n->row->input[k].name;
+        bool fine = !qn_archive_save(t.n->qn, path, n, names, t.in, NULL);
+        end(&t);
+        return fine;
+    }
+    return false;
 }
 
 /* A test for each case, by the model's name: "learns mlp". */
@@ -383,6 +444,7 @@ static void run_cases(const char *name, void (*fn)(const model_case *c)) {
 }
 
 int main(int argc, char **argv) {
+    if (argc == 4 && !strcmp(argv[1], "--batch")) return !save_batch(argv[2], argv[3]);
     bool saves = argc == 3 && !strcmp(argv[1], "--save");
     test_begin(saves ? 1 : argc, argv);
     for (int i = 0; saves && i < MODEL_CASES; i++) save_case(&model_cases[i], argv[2]);
@@ -397,6 +459,7 @@ int main(int argc, char **argv) {
     run_cases("computes_what_the_oracle_does", agrees);
     run_cases("gives_the_same_bits_again", repeats);
     run_cases("draws_anew_in_training_and_repeats", draws_anew_in_training_and_repeats);
+    run_cases("bears_requests_for_memory_that_fail", bears_requests_for_memory_that_fail);
     run_cases("is_saved_and_loaded", saves_and_loads);
     return test_end();
 }

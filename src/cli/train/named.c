@@ -21,6 +21,7 @@ static const option rows[] = {
     {"labels", OPTION_TEXT, AT(labels), 0, 0, "FILE", "labels, where they are a file of their own"},
     {"config", OPTION_TEXT, AT(config), 0, 0, "FILE.json", "the model's fields; others are usual"},
     {"set", OPTION_TEXT, AT(set), 0, 0, "FIELD=VALUE", "one field; may be given again"},
+    {"init", OPTION_TEXT, AT(init), 0, 0, "FILE", "begin with the weights of a safetensors file"},
     {"tokenizer", OPTION_TEXT, AT(tokenizer), 0, 0, "FILE", "tokenizer.json, for a text"},
     {"tokens", OPTION_TEXT, AT(tokens), 0, 0, "u8|u16|i32", "what --data is without one (u8)"},
     {"window", OPTION_WHOLE, AT(window), 1, 1e6, "N", "tokens a sample has (the context)"},
@@ -100,6 +101,16 @@ static bool open_net(training *t, const model_row *row, int argc, char **argv) {
     free(config);
     if (!t->n) cli_failed("train", "%s", why.text);
     return t->n != NULL;
+}
+
+/* Weights by their names: of another training, or of PyTorch. */
+static bool open_weights(const training *t) {
+    if (!t->o->init) return true;
+    qn_file *file = qn_file_open(t->qn, t->o->init);
+    bool fine = file && !qn_module_load(t->n->module, file);
+    if (!fine) cli_failed("train", "--init %s: %s", t->o->init, qn_error(t->qn));
+    if (file) qn_file_close(file);
+    return fine;
 }
 
 static void announce(const trainer *r) {
@@ -281,7 +292,8 @@ static bool resume(trainer *r) {
 
 static int run(trainer *r, const model_row *row, int argc, char **argv) {
     training *t = &r->t;
-    if (!may_save(r) || !open_net(t, row, argc, argv) || !data_open(&r->data, t->n, t->o))
+    if (!may_save(r) || !open_net(t, row, argc, argv) || !open_weights(t) ||
+        !data_open(&r->data, t->n, t->o))
         return EXIT_FAILED;
     t->loader = r->data.loader[0];
     if (!open_optimizers(t)) return EXIT_FAILED;

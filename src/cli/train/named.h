@@ -15,7 +15,8 @@
 #include "quern_data.h"
 
 typedef struct named_options {
-    const char *config, *set, *data, *labels, *tokenizer, *tokens, *method, *out, *device, *curve;
+    const char *config, *set, *init, *data, *labels, *tokenizer, *tokens, *method, *out, *device,
+        *curve;
     int64_t steps, batch, window, seed, warmup;
     double rate, weight_decay, clip, held_out, scale, checkpoint;
     bool json, resume;
