@@ -93,6 +93,11 @@ static qn_tensor *padded(qn_tensor *x, qn_tensor *like) {
 static qn_tensor *forward(net *n, qn_tensor *const *in) {
     const parts *p = n->parts;
     qn_tensor *level[LEVELS + 1];
+    if (qn_dim(in[0], 2) < 1 << LEVELS || qn_dim(in[0], 3) < 1 << LEVELS)
+        return net_fail(n, "images of %lld x %lld are less than %d x %d",
+                        (long long)qn_dim(in[0], 2), (long long)qn_dim(in[0], 3), 1 << LEVELS,
+                        1 << LEVELS),
+               NULL;
     level[0] = run_twice(&p->down[0], in[0]);
     for (int i = 1; i <= LEVELS; i++)
         level[i] = run_twice(&p->down[i], qn_max_pool(level[i - 1], (int64_t[]){2, 2}, NULL));
@@ -106,8 +111,10 @@ static qn_tensor *forward(net *n, qn_tensor *const *in) {
 }
 
 static qn_tensor *loss(net *n, int turn, qn_tensor *const *in) {
+    qn_tensor *logits = forward(n, in);
     (void)turn;
-    return qn_cross_entropy(qn_permute(forward(n, in), 4, (int[]){0, 2, 3, 1}), in[1]);
+    if (!logits) return NULL;
+    return qn_cross_entropy(qn_permute(logits, 4, (int[]){0, 2, 3, 1}), in[1]);
 }
 
 const model_row model_unet = {

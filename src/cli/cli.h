@@ -122,7 +122,8 @@ bool cli_may_write(const char *command, const char *path);
 bool cli_write_file(const char *command, const char *path, const void *data, size_t size);
 
 int command_train(int argc, char **argv);
-int train_named(int argc, char **argv); /* train/named.c: argv[0] is the model's name */
+void train_list(void);                  /* train/named.c: what other models there are */
+int train_named(int argc, char **argv); /* argv[0] is the model's name */
 int command_generate(int argc, char **argv);
 int command_chat(int argc, char **argv);
 int command_perplexity(int argc, char **argv);

@@ -369,11 +369,10 @@ int command_train(int argc, char **argv) {
                        .clip = 1,
                        .held_out = 0.1,
                        .checkpoint = 60};
-    const option_set set = {"train",
-                            "Train a character-level GPT on a text and save it. quern train MODEL "
-                            "--help is about other models.",
-                            rows, sizeof rows / sizeof rows[0]};
+    const option_set set = {"train", "Train a character-level GPT on a text and save it.", rows,
+                            sizeof rows / sizeof rows[0]};
     int status = options_parse(&set, argc, argv, &o);
+    if (status == EXIT_DONE) train_list();
     if (status >= 0) return status;
     if (!o.text) {
         fprintf(stderr, "quern train: --text is needed\n");

@@ -29,6 +29,9 @@ page() { # the program of docs/training.md builds with models/ and the public he
         -o "$scratch/page" -lm -ldl -pthread && "$scratch/page" | grep '^step 50  loss 0\.'
 }
 check the_page_is_right page
+check lists_the_models status_is 0 "$quern" train --help
+check names_every_model sh -c "sed -n 's/^MODEL(\(.*\))\$/\1/p' models/models.h | while read -r m; do
+    grep -q \"^  \$m  *[a-zA-Z]\" $scratch/stdout || exit 1; done"
 check help status_is 0 "$quern" train mlp --help
 check help_lists_the_fields grep -q '^  hidden .*from 1 to 1048576 (256)$' "$scratch/stdout"
 check man_page_names_every_option sh -c "$quern train mlp --help | sed -n 's/^  --\\([a-z-]*\\).*/\\1/p' |
@@ -90,6 +93,20 @@ check no_labels_is_said says 'has array, mlp takes images labels'
 check few_samples status_is 1 mlp --batch 2000
 check few_samples_is_said says '1618 samples to train with are too few for batches of 2000'
 check no_place status_is 1 "$quern" train mlp --data x --out "$scratch/no/place"
+
+# Arrays by their names in one file, or by their places in two.
+few="--set in=12 --set hidden=16 --set classes=3 --batch 4 --held-out 0 --lr 0.01 --steps 100 --json --out $out"
+check writes_arrays "$build/tests/test_models" --batch mlp "$scratch/both.npz"
+check writes_images "$build/tests/test_models" --batch mlp "$scratch/images.npy" images
+check writes_labels "$build/tests/test_models" --batch mlp "$scratch/labels.npy" labels
+# shellcheck disable=SC2086
+check trains_on_npz status_is 0 "$quern" train mlp --data "$scratch/both.npz" $few
+losses "$scratch/stdout" >"$scratch/a.losses"
+check learns_the_npz falls 0.5
+# shellcheck disable=SC2086
+check trains_on_npy status_is 0 "$quern" train mlp --data "$scratch/images.npy" --labels "$scratch/labels.npy" $few
+losses "$scratch/stdout" >"$scratch/b.losses"
+check the_same_data_the_same_run cmp "$scratch/a.losses" "$scratch/b.losses"
 
 # A text, as bytes and windows.
 tiny="--set vocabulary=256 --set context=16 --set width=16"

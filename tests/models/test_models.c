@@ -4,7 +4,8 @@
  *
  *     test_models --save FOLDER        writes each case's state, batch, loss and gradients, which
  *                                      tools/compare/models.py holds against PyTorch
- *     test_models --batch NAME FILE    writes a case's batch, data for quern train NAME */
+ *     test_models --batch NAME FILE [INPUT]    writes a case's batch, or one tensor of it, data for
+ *                                              quern train NAME */
 #include "books.h"
 #include "model_cases.h"
 #include "quern_archive.h"
@@ -131,7 +132,17 @@ static int64_t few_steps(const model_case *c, float *out) {
     training t;
     int64_t used = 0;
     if (!begin(&t, NULL, c)) return 0;
-    for (int i = 0; i < 3 && !test_state.bad; i++) out[used++] = step(&t);
+    qn_stats early, late;
+    for (int i = 0; i < 4 && !test_state.bad; i++) {
+        out[used++] = step(&t);
+        if (i == 1) qn_get_stats(t.n->qn, &early, sizeof early);
+    }
+    qn_get_stats(t.n->qn, &late, sizeof late);
+    CHECK_INT(late.plans, early.plans); /* later steps plan, compile and leave nothing */
+    CHECK_INT(late.compiles, early.compiles);
+    CHECK_INT(late.nodes, early.nodes);
+    CHECK_INT(late.handles, early.handles);
+    CHECK_INT(late.bytes, early.bytes);
     for (int i = 0; i < qn_module_count(t.n->module) && !test_state.bad; i++) {
         qn_tensor *p = qn_module_parameters(t.n->module)[i];
         CHECK_INT(qn_read(p, &out[used], (size_t)(MOST - used) * sizeof(float)), QN_OK);
@@ -362,6 +373,16 @@ static void a_window_beyond_the_context_is_refused(void) {
     end(&t);
 }
 
+static void an_image_that_is_too_small_is_refused(void) {
+    training t;
+    const model_case c = {"unet", "channels=1 width=1", "N=2 H=15 W=16", 1, 1e-3, 1};
+    if (!begin(&t, NULL, &c)) return;
+    CHECK(!net_loss(t.n, 0, t.in));
+    CHECK_STR(net_error(t.n), "unet: images of 15 x 16 are less than 16 x 16");
+    *t.n->why = 0;
+    end(&t);
+}
+
 /* ---- for tools/compare/models.py ------------------------------------------------------------ */
 
 /* Names and tensors of a file. */
@@ -410,14 +431,20 @@ static void save_case(const model_case *c, const char *folder) {
     end(&t);
 }
 
-static bool save_batch(const char *name, const char *path) {
+/* Input `only`, or all of them where that is NULL. */
+static bool save_batch(const char *name, const char *path, const char *only) {
     const char *names[MODEL_MOST_INPUTS];
+    qn_tensor *chosen[MODEL_MOST_INPUTS];
     training t;
     for (int i = 0; i < MODEL_CASES; i++) {
         if (strcmp(model_cases[i].name, name) != 0 || !begin(&t, NULL, &model_cases[i])) continue;
-        int n = t.n->row->inputs;
-        for (int k = 0; k < n; k++) names[k] = t.n->row->input[k].name;
-        bool fine = !qn_archive_save(t.n->qn, path, n, names, t.in, NULL);
+        int n = 0;
+        for (int k = 0; k < t.n->row->inputs; k++) {
+            if (only && strcmp(only, t.n->row->input[k].name) != 0) continue;
+            names[n] = t.n->row->input[k].name;
+            chosen[n++] = t.in[k];
+        }
+        bool fine = !qn_archive_save(t.n->qn, path, n, names, chosen, NULL);
         end(&t);
         return fine;
     }
@@ -444,7 +471,8 @@ static void run_cases(const char *name, void (*fn)(const model_case *c)) {
 }
 
 int main(int argc, char **argv) {
-    if (argc == 4 && !strcmp(argv[1], "--batch")) return !save_batch(argv[2], argv[3]);
+    if (argc >= 4 && !strcmp(argv[1], "--batch"))
+        return !save_batch(argv[2], argv[3], argc > 4 ? argv[4] : NULL);
     bool saves = argc == 3 && !strcmp(argv[1], "--save");
     test_begin(saves ? 1 : argc, argv);
     for (int i = 0; saves && i < MODEL_CASES; i++) save_case(&model_cases[i], argv[2]);
@@ -454,6 +482,7 @@ int main(int argc, char **argv) {
     RUN(a_wrong_field_is_named_with_its_value_and_range);
     RUN(fields_that_do_not_go_together_are_named);
     RUN(a_batch_that_does_not_fit_is_named_with_its_shape);
+    RUN(an_image_that_is_too_small_is_refused);
     RUN(a_window_beyond_the_context_is_refused);
     run_cases("learns_a_batch", learns);
     run_cases("computes_what_the_oracle_does", agrees);

@@ -70,17 +70,12 @@ static qn_dataset *open_tokens(train_data *d) {
     return all;
 }
 
-static qn_dataset *open_one(train_data *d, const char *path) {
-    static const char *const csv[] = {".csv", NULL};
-    return ends_with(path, csv) ? qn_dataset_csv(d->qn, path, NULL) : qn_dataset_open(d->qn, path);
-}
-
 static qn_dataset *open_all(train_data *d) {
-    static const char *const arrays[] = {".npy", ".npz", ".safetensors", ".idx", ".csv", NULL};
+    static const char *const arrays[] = {".npy", ".npz", ".safetensors", ".idx", NULL};
     if (d->n->row->data == MODEL_TOKENS && !ends_with(d->o->data, arrays)) return open_tokens(d);
-    qn_dataset *file = open_one(d, d->o->data);
+    qn_dataset *file = qn_dataset_open(d->qn, d->o->data);
     if (!d->o->labels || !file) return file;
-    qn_dataset *both[2] = {file, open_one(d, d->o->labels)};
+    qn_dataset *both[2] = {file, qn_dataset_open(d->qn, d->o->labels)};
     qn_dataset *all = both[1] ? qn_dataset_zip(2, both) : NULL;
     for (int i = 0; i < 2; i++)
         if (both[i]) qn_dataset_close(both[i]);

@@ -17,7 +17,7 @@
 #define AT(member) offsetof(named_options, member)
 static const option rows[] = {
     {"data", OPTION_TEXT, AT(data), 0, 0, "FILE",
-     "what to learn: npz, npy, safetensors, idx or csv; a text; required"},
+     "what to learn: npz, npy, safetensors or idx; a text; required"},
     {"labels", OPTION_TEXT, AT(labels), 0, 0, "FILE", "labels, where they are a file of their own"},
     {"config", OPTION_TEXT, AT(config), 0, 0, "FILE.json", "the model's fields; others are usual"},
     {"set", OPTION_TEXT, AT(set), 0, 0, "FIELD=VALUE", "one field; may be given again"},
@@ -310,6 +310,11 @@ static int no_model(const char *name) {
     for (int i = 0; model_at(i); i++) fprintf(stderr, " %s", model_at(i)->name);
     fprintf(stderr, "\ntry: quern train --help\n");
     return EXIT_USAGE;
+}
+
+void train_list(void) {
+    printf("\nOther models, of which quern train NAME --help says more:\n");
+    for (int i = 0; model_at(i); i++) printf("  %-10s %s\n", model_at(i)->name, model_at(i)->help);
 }
 
 static void print_fields(const model_row *row) {
