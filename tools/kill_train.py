@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """kill_train.py - kills `quern train` at random moments, by SIGKILL, and goes on from its checkpoint.
 
-Usage: kill_train.py QUERN [KILLS [SEED]]    20 kills; the seed, 1
+Usage: kill_train.py QUERN [KILLS [SEED [MODEL]]]    20 kills; the seed, 1; a model's name, or the character GPT
 
 One training runs undisturbed. The others have its options, write a checkpoint after every step that takes a
 millisecond, and are killed at a moment drawn by the seed, many of them while they write; then --resume goes on, to be
@@ -19,8 +19,16 @@ import sys
 import tempfile
 import time
 
-OPTIONS = ["--layers", "1", "--width", "16", "--heads", "2", "--context", "16", "--batch", "4", "--seed", "3",
-           "--steps", "1000", "--json"]
+DIGITS = ["--data", "examples/data/digits-images.idx", "--labels", "examples/data/digits-labels.idx"]
+TEXT = ["--data", "TEXT", "--set", "vocabulary=257", "--set", "context=16", "--set", "width=16"]
+OPTIONS = {
+    "": ["--text", "TEXT", "--layers", "1", "--width", "16", "--heads", "2", "--context", "16"],
+    "mlp": [*DIGITS, "--set", "in=64", "--set", "hidden=16", "--set", "dropout=0.1"],
+    "gan": [*DIGITS, "--set", "channels=1", "--set", "image=8", "--set", "width=2", "--set", "latent=4"],
+    "lstm": [*TEXT, "--set", "hidden=16"],
+    "bert": [*TEXT, "--set", "mask=256", "--set", "layers=1", "--set", "heads=2", "--set", "hidden=16"],
+}
+COMMON = ["--batch", "4", "--seed", "3", "--steps", "1000", "--json"]
 
 
 def losses(text):
@@ -34,8 +42,8 @@ def losses(text):
 
 
 class Trainings:
-    def __init__(self, quern, folder):
-        self.quern, self.folder = quern, folder
+    def __init__(self, quern, folder, model):
+        self.quern, self.folder, self.name = quern, folder, model
         self.text = os.path.join(folder, "text")
         with open(self.text, "w") as f:
             f.writelines(f"line {i} of a text in which every line says its number, {i}, twice.\n" for i in range(60))
@@ -44,7 +52,9 @@ class Trainings:
         return os.path.join(self.folder, name)
 
     def command(self, out, *more):
-        return [self.quern, "train", "--text", self.text, "--out", self.path(out), *OPTIONS, *more]
+        options = [self.text if o == "TEXT" else o for o in OPTIONS[self.name]]
+        name = [self.name] if self.name else []
+        return [self.quern, "train", *name, *options, "--out", self.path(out), *COMMON, *more]
 
     def undisturbed(self):
         begun = time.monotonic()
@@ -74,7 +84,7 @@ def main():
     rng = random.Random(int(sys.argv[3]) if len(sys.argv) > 3 else 1)
     os.environ["QN_CACHE"] = "off"
     with tempfile.TemporaryDirectory() as folder:
-        t = Trainings(quern, folder)
+        t = Trainings(quern, folder, sys.argv[4] if len(sys.argv) > 4 else "")
         t.undisturbed()
         done = resumed = finished = seen = 0
         while done < kills:

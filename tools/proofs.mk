@@ -27,8 +27,9 @@ docs: $(BUILD)/tests/test_transform_docs  ## write docs/transforms.md from the t
 	@cp $(BUILD)/transforms.md docs/transforms.md
 
 KILLS ?= 20
+KILL_MODELS ?= "" mlp gan lstm bert
 kill-test: all  ## kill quern train at random KILLS times, and hold what goes on against an undisturbed one
-	@python3 tools/kill_train.py $(BUILD)/quern $(KILLS)
+	@for m in $(KILL_MODELS); do python3 tools/kill_train.py $(BUILD)/quern $(KILLS) 1 "$$m" || exit 1; done
 
 abi:  ## take what the headers promise to compiled programs now as the baseline
 	@python3 tools/abi.py write
