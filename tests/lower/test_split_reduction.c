@@ -259,8 +259,8 @@ static void threads_change_no_bit_of_a_sum(void) {
     free(x);
 }
 
-/* More places than memory could have, of a number: nobody waits for them to be looked at, but planning
- * and compiling them is no error. */
+/* More places than memory could have, of a number: nobody waits for them to be looked at, but to
+ * plan and compile them is no error. */
 static void what_no_loop_can_be_cut_into_stays_whole(void) {
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null"));
     for (int bits = 30; bits < 63; bits++)
