@@ -461,8 +461,11 @@ typedef struct handle {
             uint32_t of;     /* of which tensor it was taken as a view, by graph/view; 0: of none */
         };
     };
-    void *object; /* what it names, NULL for a tensor, which is the handle itself, and of a complex
-                   * one the tensor of its pairs */
+    union {
+        void *object;   /* what it names; of a complex one the tensor of its pairs */
+        uint32_t since; /* a tensor, which is the handle itself: where it was assigned to, when its
+                           first value was born, by graph_node.born; 0: nobody knows */
+    };
     uint8_t kind, generation;
     bool initial;   /* a tensor that is a parameter: its first value may not be computed yet */
     uint8_t dtype;  /* a complex tensor's */

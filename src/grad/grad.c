@@ -15,10 +15,12 @@
  * - A tensor that was assigned to since y was recorded. Its handle names a later version than y
  *   uses; the gradient is that of the version y uses, if it is one, also where that is the last.
  * - A value on the way that is LOST: how it was computed was cut off (history.c). What is older
- *   than every x cannot depend on one, so it is not even looked at.
+ *   than every x cannot depend on one, so it is not even looked at; nor on a value that an x had
+ *   before, if it is older than all of those.
  * - A value that is GONE but wanted by a rule. Whether one is, the counts of history.c say when the
  *   results get their handles. */
 #include "grad/grad.h"
+#include "graph/view/view.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -256,12 +258,26 @@ static bool grad_fail_lost(const grad *c, node_id n) {
                      grad_at(c, n));
 }
 
-/* Is the history there that the gradients would take? */
+/* When the oldest value was born that an x has or had. */
+static uint32_t grad_since(const grad *c, int n, const node_id *x) {
+    uint32_t since = grad_oldest(c, n, x);
+    for (int i = 0; i < n; i++) {
+        uint32_t variable = c->g->node[x[i]].variable;
+        uint32_t first = variable ? variable_since(c->g, variable) : since;
+        if (first < since) since = first;
+    }
+    return since;
+}
+
+/* Is the history there that the gradients would take? What was made of a value that an x had before
+ * may be lost, too; together with it y would be of more than one. */
 static bool grad_check_history(const grad *c, int n, const node_id *x) {
+    uint32_t since = UINT32_MAX;
     for (uint32_t i = 0; i < c->count; i++) {
         const graph_node *node = node_at(c->g, c->order[i]);
-        if (!c->met[i] || !(node->flags & NODE_LOST) || node->born < c->born) continue;
-        if (!grad_is_x(c->order[i], n, x)) return grad_fail_lost(c, c->order[i]);
+        if (!c->met[i] || !(node->flags & NODE_LOST) || grad_is_x(c->order[i], n, x)) continue;
+        if (since == UINT32_MAX) since = grad_since(c, n, x);
+        if (node->born >= since || node->born >= c->born) return grad_fail_lost(c, c->order[i]);
     }
     return true;
 }

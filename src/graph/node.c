@@ -16,6 +16,7 @@
  * 2^32 marks. */
 #include "graph/graph.h"
 #include "graph/loop/loop.h"
+#include "graph/view/view.h"
 
 /* ---- opening and closing -------------------------------------------------------------------- */
 
@@ -98,6 +99,7 @@ static node_id node_next(const graph *g) {
 
 static void everything_is_old(graph *g) {
     for (node_id id = 1; id < g->nodes; id++) g->node[id].born = 0;
+    tensors_are_old(g);
     g->born = 1;
 }
 

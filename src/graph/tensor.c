@@ -139,7 +139,10 @@ void tensor_point(tensor *t, node_id n) {
 
 void tensor_renew(tensor *t, node_id n) {
     graph *g = t->h.ctx->graph;
-    if (!t->variable) t->variable = ++g->variables;
+    if (!t->variable) {
+        t->variable = ++g->variables;
+        t->h.since = g->node[t->node].born;
+    }
     node_is_version(g, t->node, t->variable);
     node_is_version(g, n, t->variable);
     tensor_point(t, n);

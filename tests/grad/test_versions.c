@@ -92,6 +92,26 @@ static void what_history_dropped_is_an_error(void) {
     }
 }
 
+/* What is lost was made of what x was: y is of two of its values, as it would be with the history.
+ * What is older than all of them is of none, and of a tensor's later values is what is younger. */
+static void what_was_lost_before_an_assignment_is_an_error(void) {
+    EACH_DEVICE(qn) {
+        CHECK_INT(qn_set(qn, "history", "0"), QN_OK);
+        qn_tensor *other = number(qn, 3), *before = qn_mul(other, other);
+        value(before);
+        qn_tensor *x = number(qn, 2), *h = qn_tanh(x);
+        value(h);
+        CHECK_INT(qn_assign(x, qn_mul(other, other)), QN_OK);
+        value(other);
+        qn_tensor *y = qn_mul(x, h);
+        CHECK(isnan(slope(y, x)));
+        expect_error(qn, "f32[1] lies on the way, and how it was computed was cut off");
+        CHECK_NEAR(slope(qn_mul(x, qn_detach(h)), x), tanh(2), 1e-6, 0);
+        CHECK_NEAR(slope(qn_mul(x, before), x), 9, 0, 0);
+        CHECK_NEAR(value(y), 9 * tanh(2), 1e-5, 0);
+    }
+}
+
 /* The mask of a largest's gradient compares it with what it is of; kernels may group the sums in
  * that differently. Each row of the gradient of the largest is that of one row of log_softmax:
  * it sums to 0, and is not 0 throughout. */
@@ -704,6 +724,7 @@ int main(int argc, char **argv) {
     RUN(a_gradient_through_a_read_value_is_whole);
     RUN(released_data_is_there_for_a_gradient);
     RUN(what_history_dropped_is_an_error);
+    RUN(what_was_lost_before_an_assignment_is_an_error);
     RUN(a_largest_of_sums_is_found_again);
     RUN(a_recorded_loss_keeps_the_value_it_was_recorded_with);
     RUN(a_written_tensor_is_a_version_too);

@@ -50,6 +50,17 @@ static bool variable_lives(const graph *g, uint32_t variable) {
     return oldest_that(g->ctx, has_variable, NULL, variable) != NULL;
 }
 
+uint32_t variable_since(const graph *g, uint32_t variable) {
+    const tensor *t = oldest_that(g->ctx, has_variable, NULL, variable);
+    return t ? t->h.since : 0;
+}
+
+void tensors_are_old(const graph *g) {
+    for (handle_block *b = g->ctx->handles.block; b; b = b->next)
+        for (int i = 0; i < HANDLES_A_BLOCK; i++)
+            if (b->slot[i].handle.kind == HANDLE_TENSOR) b->slot[i].handle.since = 0;
+}
+
 static bool is_step(const graph_node *x) {
     return x->sources && op_rows[x->op].class_ == CLASS_MOVE && x->op != OP_EXPAND &&
            x->op != OP_PAD && x->op != OP_WINDOW;

@@ -23,6 +23,10 @@ static inline bool view_is_made(const graph_node *x) {
 void view_made_of(tensor *t, const tensor *of);
 
 tensor *graph_handle_of(const graph *g, node_id n); /* the oldest live one of n, or NULL; slow */
+/* When the first value of the tensor of that number was born, 0 where nobody knows; slow, too. */
+uint32_t variable_since(const graph *g, uint32_t variable);
+/* Nobody knows that any more of any. */
+void tensors_are_old(const graph *g);
 
 typedef enum view_found {
     VIEW_OF_NONE, /* of no value that could be assigned to */
