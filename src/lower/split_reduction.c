@@ -20,6 +20,7 @@
 
 enum {
     FEW = 16,              /* parallel iterations that are too few */
+    FEW_PARTS = FEW / 4,   /* of a reduction, at least: fewer gain too little */
     ACROSS = 64,           /* contiguous outputs that one iteration computes */
     TILE = 24,             /* rows, columns of a product that one iteration computes, about */
     MOST_OUTPUTS = 1 << 14 /* that are considered: more are parallel enough */
@@ -166,13 +167,26 @@ static void read_form(staging *p) {
     if (!tiles) p->items = p->outputs / (p->across ? ACROSS : 1);
 }
 
-/* Iterations of a part, for about so many parts: whole vectors, and as many in the last part as in
- * the others where such a number exists. */
-static int64_t trips_of_part(int64_t trips, int64_t parts) {
+/* Iterations of a part of the innermost loop, for about so many parts: whole vectors, and as many
+ * in the last part as in the others where such a number exists. */
+static int64_t vectors_of_part(int64_t trips, int64_t parts) {
     int64_t each = (trips + parts - 1) / parts;
     for (int64_t n = parts * 3 / 2; n > parts / 2 && each >= ACROSS; n--)
         if (trips % n == 0 && trips / n % 16 == 0) return trips / n;
     return each < ACROSS ? each : (each + ACROSS - 1) / ACROSS * ACROSS;
+}
+
+/* The same of a loop around others, where vectors do not matter: as little as can be is missing in
+ * the last part. Of equal ones the nearest number, which is tried first. */
+static int64_t trips_of_part(int64_t trips, int64_t parts) {
+    int64_t best = trips, least = trips;
+    for (int64_t i = 0; i <= parts && parts >= FEW_PARTS; i++) {
+        int64_t n = i % 2 ? parts + (i + 1) / 2 : parts - i / 2; /* +1, -1, +2, -2, .. */
+        if (n < FEW_PARTS || n > trips) continue;
+        int64_t each = (trips + n - 1) / n, missing = (trips + each - 1) / each * each - trips;
+        if (missing < least) best = each, least = missing;
+    }
+    return best;
 }
 
 /* The outermost loop with enough iterations for the parts, else the longest. */
@@ -189,7 +203,7 @@ static void choose_parts(staging *p) {
         if (s == p->leaf) break;
     }
     if (wanted > longest) wanted = longest;
-    p->each = trips_of_part(longest, wanted);
+    p->each = (p->cut == p->leaf ? vectors_of_part : trips_of_part)(longest, wanted);
     p->parts = (longest + p->each - 1) / p->each;
 }
 
@@ -201,7 +215,7 @@ static bool read_kernel(staging *p) {
         read_form(p);
         if (p->items >= FEW || p->size < 8 * p->form->size / p->outputs) continue;
         choose_parts(p);
-        if (p->parts >= FEW / 4 && p->each <= INT32_MAX) return true; /* loops are split by ints */
+        if (p->parts >= FEW_PARTS && p->each <= INT32_MAX) return true; /* loops split by ints */
     }
     return false;
 }

@@ -28,8 +28,9 @@
 
 enum {
     LOOPS = 24,
-    FEW_ROWS = 6,  /* extent that is enough for the loop of rows: a register tile's, about */
-    MOST_ROWS = 30 /* of a register tile: beyond any machine's best */
+    FEW_ROWS = 6,        /* extent that is enough for the loop of rows: a register tile's, about */
+    MOST_ROWS = 30,      /* of a register tile: beyond any machine's best */
+    MOST_TRIPS = 1 << 24 /* of a loop whose trips vary */
 };
 static const double CLOSE = 1.25; /* times as long at most: a tile worth trying */
 
@@ -56,6 +57,17 @@ typedef struct conv {
 
 /* ---- facts ----------------------------------------------------------------------------------- */
 
+/* Is it known how often the loop runs? Of a sum in parts (lower/split_reduction.c) the last part
+ * may be shorter than the others: it is planned as if it were not. */
+static bool has_trips(const conv *c, const conv_loop *l) {
+    const sym_store *s = c->m->k->syms;
+    sym extent = extent_of(c->m, l->h);
+    bool known = sym_is_const(s, extent, NULL), part = false;
+    for (int i = 0; l->sum && i < c->kept; i++)
+        part |= sym_uses(s, extent, var_of(c->m, c->loop[i].h));
+    return (known || (part && l->trips <= MOST_TRIPS)) && l->trips >= 1;
+}
+
 static bool read_loop(conv *c, loop_h h, bool sum) {
     if (c->n == LOOPS) return false;
     conv_loop *l = &c->loop[c->n++];
@@ -67,7 +79,7 @@ static bool read_loop(conv *c, loop_h h, bool sum) {
                    sym_uses(c->m->k->syms, c->load[f].valid, var);
         if (!schedule_step(c->m, &c->load[f], var, &l->step[f])) return false;
     }
-    return sym_is_const(c->m->k->syms, extent_of(c->m, h), NULL) && l->trips >= 1;
+    return has_trips(c, l);
 }
 
 /* Does only that factor depend on the loop? */

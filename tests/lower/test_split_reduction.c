@@ -1,8 +1,9 @@
 /* test_split_reduction.c - reductions of much to few elements, which run as two kernels: values
  * against plain loops here, launches counted, the same bits with any number of threads. */
-#include "base/base.h"
+#include "ir_cases.h"
+#include "lower/lower.h"
 #include "quern.h"
-#include "test.h"
+#include "schedule/schedule.h"
 
 /* A matrix whose numbers are small multiples of 1/8: sums of them are exact in any order. */
 static float *values(int64_t rows, int64_t columns, uint64_t seed) {
@@ -274,8 +275,73 @@ static void what_no_loop_can_be_cut_into_stays_whole(void) {
     qn_close(qn);
 }
 
-int main(int argc, char **argv) {
-    test_begin(argc, argv);
+/* The gradient of the weights of a 3x3 convolution over images of n by n. */
+static const char *weights_of(int n, char *text, size_t size) {
+    snprintf(text, size,
+             "kernel \"weights\" {\n"
+             "  arg a0 f32[2304] write\n  reg t0 f32[1]\n"
+             "  arg a1 f32[%d] read\n  arg a2 f32[%d] read\n"
+             "  for i0 < 16 {\n    for i1 < 16 {\n      for i2 < 3 {\n        for i3 < 3 {\n"
+             "          def t0 = f32(0)\n"
+             "          for r0 < %d {\n            for r1 < %d {\n"
+             "              t0[0] += mul(a1[%d*i0 + %d*r0 + r1], a2[%d*i1 + %d*i2 + i3 + %d*r0 + r1"
+             " - %d; valid=(%d - i2 - r0 >= 0 and %d - i3 - r1 >= 0 and i2 + r0 - 1 >= 0 and"
+             " i3 + r1 - 1 >= 0)])\n"
+             "            }\n          }\n"
+             "          a0[144*i0 + 9*i1 + 3*i2 + i3] = t0[0]\n        }\n      }\n    }\n  }\n}\n",
+             16 * n * n, 16 * n * n, n, n, n * n, n, n * n, n, n, n + 1, n, n);
+    return text;
+}
+
+/* Loops whose trips vary. */
+static int varying(const kernel *k) {
+    int n = 0;
+    for (stmt_id s = k->root; (s = ir_next(k, s, k->root));)
+        n += ir_s(k, s)->kind == STMT_LOOP && !sym_is_const(k->syms, ir_s(k, s)->l.extent, NULL);
+    return n;
+}
+
+static void rows_of_images_are_cut_into_equal_parts(void) {
+    static const int sizes[] = {128, 132, 136, 144, 150, 160, 176, 192, 208,
+                                224, 240, 256, 288, 320, 129, 131, 149, 257};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        const int n = sizes[i];
+        bool none = n % 2; /* that divides the rows and is near */
+        char text[1024];
+        kernel *k = parse(weights_of(n, text, sizeof text)), *first;
+        split_part part[SPLIT_PARTS];
+        CHECK_INT(split_reduction(k, &first, part), 1);
+        if (varying(first) != none) FAIL("%d rows are in unequal parts", n);
+        ir_close(first);
+        ir_close(k);
+    }
+}
+
+/* Also where the last part is shorter: its loop is no constant then. */
+static void parts_of_a_convolution_are_scheduled_as_one(void) {
+    static const int sizes[] = {136, 144, 131, 149, 257};
+    const char *name;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++)
+        for (int f = 0; machine_family(f, &name, NULL); f++) {
+            char text[1024];
+            machine m = machine_of_family(f);
+            kernel *k = parse(weights_of(sizes[i], text, sizeof text)), *first;
+            split_part part[SPLIT_PARTS];
+            str lines;
+            str_open(&lines, &ctx.heap);
+            split_reduction(k, &first, part);
+            schedule_group_sums(first, &m);
+            schedule_counts n = schedule_default(first, &m, &lines);
+            CHECK(n.proposed > 0 && !n.dropped);
+            if (!lines.s || !strstr(lines.s, "accumulate t1 mr"))
+                FAIL("%s, images of %d: no register tile", name, sizes[i]);
+            ir_close(first);
+            ir_close(k);
+            str_free(&lines);
+        }
+}
+
+static void all(void) {
     RUN(few_results_of_much_are_made_in_two_stages);
     RUN(what_comes_before_and_after_is_kept);
     RUN(the_first_largest_and_nan_win_across_parts);
@@ -285,5 +351,10 @@ int main(int argc, char **argv) {
     RUN(readers_run_after_the_last_stage);
     RUN(threads_change_no_bit_of_a_sum);
     RUN(what_no_loop_can_be_cut_into_stays_whole);
-    return test_end();
+    RUN(rows_of_images_are_cut_into_equal_parts);
+    RUN(parts_of_a_convolution_are_scheduled_as_one);
+}
+
+int main(int argc, char **argv) {
+    return run_raising(argc, argv, all);
 }

@@ -120,6 +120,33 @@ static const char weights[] =
     "    }\n"
     "  }\n"
     "}\n";
+/* A sum in parts of which the last is shorter. */
+static const char short_part[] =
+    "kernel \"short_part\" {\n"
+    "  arg a0 f32[1296] write\n"
+    "  reg t0 f32[1]\n"
+    "  arg a1 f32[1056] read\n"
+    "  arg a2 f32[352] read\n"
+    "  for i0 < 12 {\n"
+    "    for i1 < 4 {\n"
+    "      for i2 < 3 {\n"
+    "        for i3 < 3 {\n"
+    "          for p < 3 {\n"
+    "            def t0 = f32(0)\n"
+    "            for r0 < min(-7, -4*p) + 11 {\n"
+    "              for r1 < 8 {\n"
+    "                t0[0] += mul(a1[88*i0 + 32*p + 8*r0 + r1], a2[88*i1 + 8*i2 + i3 + 32*p + 8*r0 "
+    "+ r1 - 9; valid=(11 - i2 - 4*p - r0 >= 0 and 8 - i3 - r1 >= 0 and i2 + 4*p + r0 - 1 >= 0 and "
+    "i3 + r1 - 1 >= 0)])\n"
+    "              }\n"
+    "            }\n"
+    "            a0[36*i0 + 9*i1 + 3*i2 + i3 + 432*p] = t0[0]\n"
+    "          }\n"
+    "        }\n"
+    "      }\n"
+    "    }\n"
+    "  }\n"
+    "}\n";
 static const char odd_lines[] = "kernel \"odd_lines\" {\n"
                                 "  arg a0 f32[8190] write\n"
                                 "  arg a1 f32[8190] read\n"
@@ -152,9 +179,10 @@ static const char long_lines[] = "kernel \"long_lines\" {\n"
 static const struct {
     const char *text;
     int least; /* proposals */
-} kernels[] = {{wide_product, 4}, {turned_product, 3}, {stream, 3},    {sum_line, 2},
-               {sum_rows, 2},     {rows, 2},           {turned, 2},    {deep_product, 6},
-               {image, 3},        {weights, 2},        {odd_lines, 3}, {added, 4}};
+} kernels[] = {{wide_product, 4}, {turned_product, 3}, {stream, 3},     {sum_line, 2},
+               {sum_rows, 2},     {rows, 2},           {turned, 2},     {deep_product, 6},
+               {image, 3},        {weights, 2},        {short_part, 2}, {odd_lines, 3},
+               {added, 4}};
 enum { DIM = 6011, MOST = 16, SEEN = 256 };
 
 /* ---- results --------------------------------------------------------------------------------- */
