@@ -403,6 +403,28 @@ static void elements_apart_are_loaded_without_a_mask(void) {
     CHECK(chooses(text, &m, "split i2 32"));
 }
 
+/* Rows of several matrices by the columns of one, for each of a batch: the loops over these rows
+ * are merged first, and are rows as before. The right side lies either way. */
+static void a_batch_of_rows_by_shared_columns_is_a_product(void) {
+    static const char form[] =
+        "kernel \"shared\" {\n  arg a0 f32[1048576] write\n  reg t0 f32[1]\n"
+        "  arg a1 f32[262144] read\n  arg a2 f32[65536] read\n"
+        "  for i0 < 4 {\n    for i1 < 4 {\n      for i2 < 256 {\n        for i3 < 256 {\n"
+        "          def t0 = f32(0)\n          for r0 < 64 {\n"
+        "            t0[0] += mul(a1[65536*i0 + 16384*i1 + 64*i2 + r0], a2[16384*i0 + %d*i3 + "
+        "%d*r0])\n"
+        "          }\n          a0[262144*i0 + 65536*i1 + 256*i2 + i3] = t0[0]\n"
+        "        }\n      }\n    }\n  }\n}\n";
+    const char *name;
+    for (int f = 0; machine_family(f, &name, NULL); f++)
+        for (int along = 0; along < 2; along++) {
+            char text[1024];
+            machine m = family(name);
+            snprintf(text, sizeof text, form, along ? 64 : 1, along ? 1 : 256);
+            if (!chooses(text, &m, "accumulate t0 mr")) FAIL("%s: no register tile", name);
+        }
+}
+
 /* Of bytes, which are not transposed in registers: a tile costs more than it saves where lines are
  * short enough for the caches. Measured on Zen 4: 24 such blocks of 768 rows take 0.77 of the
  * time. */
@@ -535,6 +557,7 @@ static void all(void) {
     RUN(stores_past_the_caches_fill_lines);
     RUN(lanes_go_across_sliding_windows);
     RUN(elements_apart_are_loaded_without_a_mask);
+    RUN(a_batch_of_rows_by_shared_columns_is_a_product);
     RUN(copies_across_are_blocked_where_that_is_cheaper);
     RUN(a_search_begins_from_the_default_and_every_proposal);
     RUN(the_cheapest_is_taken_and_a_refused_one_dropped);

@@ -67,9 +67,12 @@ static int loop_class(const scheduler *m, const expr_id *f, loop_h l, bool swapp
     return a && b ? 0 : a ? 1 : b ? 2 : 0;
 }
 
-/* Sort the chain into the order batch, rows, columns; merge each class as far as strides allow. */
-static bool sort_loops(scheduler *m, product *x, const expr_id *f, bool swapped) {
+/* Sort the chain into the order batch, rows, columns; merge each class as far as strides allow. The
+ * factors are read again after each merge, which makes other loops and so other factors. */
+static bool sort_loops(scheduler *m, product *x, bool swapped) {
     loop_chain *c = &x->c;
+    expr_id f[2];
+    ir_adds_product(m->k, x->is.update, f);
     for (int pass = 0; pass < c->n; pass++)
         for (int i = 0; i + 1 < c->n; i++) {
             if (loop_class(m, f, c->loop[i], swapped) <= loop_class(m, f, c->loop[i + 1], swapped))
@@ -84,6 +87,7 @@ static bool sort_loops(scheduler *m, product *x, const expr_id *f, bool swapped)
         if (!both.id) continue;
         c->loop[i] = both;
         loop_chain_drop(c, i + 1);
+        ir_adds_product(m->k, x->is.update, f);
     }
     return true;
 }
@@ -460,8 +464,7 @@ static bool rows_are_second(scheduler *m, const product *x, stmt_id red) {
 static bool find_loops(plan *p, product *x) {
     scheduler *m = p->m;
     expr_id f[2];
-    ir_adds_product(m->k, x->is.update, f);
-    if (!sort_loops(m, x, f, p->swapped)) return false;
+    if (!sort_loops(m, x, p->swapped)) return false;
     ir_adds_product(m->k, x->is.update, f);
     int row = -1, column = -1;
     for (int i = 0; i < x->c.n; i++) {
