@@ -524,6 +524,25 @@ static void gradients_of_strided_convolutions_multiply_by_no_zeros(void) {
     free(zeros);
 }
 
+/* As the first layer of a generator of images: what it is made of are plain products, with no
+ * places at which no window is. */
+static void an_image_of_one_place_is_multiplied_once(void) {
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null"));
+    zeros = calloc(8 * 16 * 16, sizeof *zeros);
+    qn_tensor *x = image(qn, 4, 8, 1, 1), *w = image(qn, 8, 16, 4, 4), *d[2];
+    for (int stride = 1; stride < 4; stride++) {
+        const int64_t all = 4 * 8 * 16 * 16;
+        qn_tensor *y = qn_conv_transpose(x, w, NULL, &QN_CONV_OPTIONS(.stride = {stride, stride}));
+        qn_tensor *g = image(qn, 4, 16, 4, 4);
+        CHECK_INT(multiplications(y), all);
+        CHECK_INT(qn_grad(y, g, 2, (qn_tensor *[]){x, w}, d), QN_OK);
+        CHECK_INT(multiplications(d[0]), all);
+        CHECK_INT(multiplications(d[1]), all);
+    }
+    qn_close(qn);
+    free(zeros);
+}
+
 static void refusals_name_what_does_not_fit(void) {
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null"));
     zeros = calloc(4096, sizeof *zeros);
@@ -560,6 +579,7 @@ int main(int argc, char **argv) {
     RUN(blocks_of_a_deep_sum_are_few_and_share_the_image);
     RUN(a_stride_beyond_all_places_takes_no_time);
     RUN(gradients_of_strided_convolutions_multiply_by_no_zeros);
+    RUN(an_image_of_one_place_is_multiplied_once);
     RUN(gradients_of_windows_apart_are_moved_back);
     RUN(refusals_name_what_does_not_fit);
     return test_end();

@@ -230,7 +230,8 @@ static node_id unwound_phase(graph *g, node_id t, const window_attr *w, sym n, i
     return pad_axis(g, y, w->axis, before, after, stride - 1);
 }
 
-/* Windows that lie one behind the other, all inside of x: their places are put back there. */
+/* Windows that lie one behind the other, all inside of x: their places are put back there. So are
+ * those of a single one. */
 static node_id put_back(graph *g, node_id t, const window_attr *w, sym n) {
     sym_store *s = g->syms;
     int rank, axis = 0, to = 0, order[QN_MAX_RANK];
@@ -258,6 +259,13 @@ static node_id put_back(graph *g, node_id t, const window_attr *w, sym n) {
 node_id make_unwindow(graph *g, node_id t, const window_attr *w, sym n, bool repeated) {
     unwind u = {.g = g, .w = *w, .n = n};
     int64_t length, phases; /* remainders of the stride that a window reaches */
+    if (repeated && w->size == SYM_ONE && w->slope == 1 &&
+        sym_is_const(g->syms, w->length, &length)) {
+        window_attr one = *w; /* its stride does not matter, and nothing is repeated in it */
+        one.stride = length;
+        node_id x = put_back(g, t, &one, n);
+        if (x) return x;
+    }
     bool apart =
         repeated && w->stride > 1 && w->slope == 1 && sym_is_const(g->syms, w->length, &length);
     phases = apart && length < w->stride ? length : w->stride;
