@@ -121,8 +121,8 @@ bool prepack_find(kernel *k, int arg, const machine *limits, prepack *out) {
     constant_extent(k, p.c.loop[p.column].at, &out->columns);
     constant_extent(k, p.c.loop[p.c.outs].at, &out->rows);
     if (out->columns < out->width) return false;
-    out->panels = (out->columns + out->width - 1) / out->width;
-    out->words = (out->rows + out->parts - 1) / out->parts;
+    out->panels = ceil_div(out->columns, out->width);
+    out->words = ceil_div(out->rows, out->parts);
     out->size = out->panels * out->words * out->width * out->parts;
     out->update = p.c.update;
     out->j = ir_s(k, p.c.loop[p.column].at)->l.var;

@@ -170,10 +170,10 @@ static void read_form(staging *p) {
 /* Iterations of a part of the innermost loop, for about so many parts: whole vectors, and as many
  * in the last part as in the others where such a number exists. */
 static int64_t vectors_of_part(int64_t trips, int64_t parts) {
-    int64_t each = (trips + parts - 1) / parts;
+    int64_t each = ceil_div(trips, parts);
     for (int64_t n = parts * 3 / 2; n > parts / 2 && each >= ACROSS; n--)
         if (trips % n == 0 && trips / n % 16 == 0) return trips / n;
-    return each < ACROSS ? each : (each + ACROSS - 1) / ACROSS * ACROSS;
+    return each < ACROSS ? each : ceil_div(each, ACROSS) * ACROSS;
 }
 
 /* The same of a loop around others, where vectors do not matter: as little as can be is missing in
@@ -183,7 +183,7 @@ static int64_t trips_of_part(int64_t trips, int64_t parts) {
     for (int64_t i = 0; i <= parts && parts >= FEW_PARTS; i++) {
         int64_t n = i % 2 ? parts + (i + 1) / 2 : parts - i / 2; /* +1, -1, +2, -2, .. */
         if (n < FEW_PARTS || n > trips) continue;
-        int64_t each = (trips + n - 1) / n, missing = (trips + each - 1) / each * each - trips;
+        int64_t each = ceil_div(trips, n), missing = ceil_div(trips, each) * each - trips;
         if (missing < least) best = each, least = missing;
     }
     return best;
@@ -204,7 +204,7 @@ static void choose_parts(staging *p) {
     }
     if (wanted > longest) wanted = longest;
     p->each = (p->cut == p->leaf ? vectors_of_part : trips_of_part)(longest, wanted);
-    p->parts = (longest + p->each - 1) / p->each;
+    p->parts = ceil_div(longest, p->each);
 }
 
 static bool read_kernel(staging *p) {

@@ -389,7 +389,7 @@ bool schedule_streams(scheduler *m, stmt_id loop, int64_t trips, int64_t bytes) 
         int64_t one, size = (int64_t)qn_dtype_size(mem->dtype);
         if (t[i].load && schedule_is_arg(m, &t[i]) &&
             schedule_step(m, &t[i], schedule_at(m, loop)->l.var, &one) && one == 1 &&
-            trips >= (bytes + size - 1) / size &&
+            trips >= ceil_div(bytes, size) &&
             sym_lo(m->k->syms, mem->size) > machine_streaming(m->limits) / size)
             return true;
     }

@@ -104,6 +104,18 @@ static qn_tensor *largest(void) {
 static qn_tensor *place_of_largest(void) {
     return build_reduce(OP_ARGMAX, rows(), 2, false);
 }
+static qn_tensor *place_along_the_repetition(void) {
+    return build_reduce(OP_ARGMIN, middle(), 2, false);
+}
+static qn_tensor *place_along_all(void) {
+    return build_reduce(OP_ARGMAX, middle(), 7, false);
+}
+static qn_tensor *place_merged(void) {
+    return build_reduce(OP_ARGMAX, merged(), 3, false);
+}
+static qn_tensor *place_of_a_constant(void) {
+    return build_reduce(OP_ARGMIN, func_expand(qn_like(x5, 2), 2, (int64_t[]){4, N}), 3, false);
+}
 static qn_tensor *multiplied(void) {
     return build_reduce(OP_PROD, rows(), 3, false);
 }
@@ -132,6 +144,10 @@ static void what_is_repeated_is_reduced_once(void) {
         CASE(matrices, 60),
         CASE(largest, 20),
         CASE(place_of_largest, 5),
+        CASE(place_along_the_repetition, 0),
+        CASE(place_along_all, 20),
+        CASE(place_merged, 20),
+        CASE(place_of_a_constant, 0),
         CASE(multiplied, 5),
 #undef CASE
     };
@@ -200,6 +216,38 @@ static void a_constant_s_sum_is_rounded_once(void) {
     qn_close(qn);
 }
 
+/* Of 12 values, equal ones and NaN among them, each repeated more often than anybody could look. */
+static void a_place_is_that_of_the_first_of_the_largest(void) {
+    static const float rows[][4] = {
+        {1, 3, 3, 2}, {5, 5, 5, 5}, {1, NAN, 7, NAN}, {-1, -0.f, 0, -2}};
+    const int64_t n1 = (1 << 20) + 7, n2 = (1 << 19) - 1;
+    for (int device = 0; device < 2; device++) {
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.device = device ? "ref" : "cpu"));
+        for (uint64_t seed = 0; seed < 64; seed++) {
+            float v[3][4];
+            int first = 0, in_row[3] = {0};
+            for (int i = 0; i < 3; i++) memcpy(v[i], rows[seed >> 2 * i & 3], sizeof v[i]);
+            for (int i = 0; i < 12; i++) {
+                int row = i / 4, *best[2] = {&in_row[row], &first};
+                for (int k = 0; k < 2; k++) {
+                    float was = (&v[0][0])[*best[k] + (k ? 0 : 4 * row)], is = v[row][i % 4];
+                    if (!isnan(was) && (is > was || isnan(is))) *best[k] = k ? i : i % 4;
+                }
+            }
+            qn_tensor *x = qn_from(qn, QN_F32, 4, (int64_t[]){3, 1, 4, 1}, v), *t[2];
+            x = qn_expand(x, 4, (int64_t[]){3, n1, 4, n2});
+            t[0] = qn_argmax_axes(x, 3, (int[]){1, 2, 3}, false);
+            t[1] = qn_argmin_axes(qn_neg(x), 4, (int[]){0, 1, 2, 3}, false);
+            int64_t got[3];
+            CHECK_INT(qn_read(t[0], got, sizeof got), QN_OK);
+            for (int i = 0; i < 3; i++) CHECK_INT(got[i], in_row[i] * n2);
+            if (qn_read(t[1], got, sizeof *got)) FAIL("%s", qn_error(qn));
+            CHECK_INT(got[0], (first / 4 * n1 * 4 + first % 4) * n2);
+        }
+        qn_close(qn);
+    }
+}
+
 /* Integers wrap as they do when they are added or multiplied one by one. */
 static void integers_wrap_as_they_did(void) {
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
@@ -243,6 +291,7 @@ int main(int argc, char **argv) {
     RUN(what_is_repeated_is_reduced_once);
     RUN(a_sum_of_n_equal_floats_is_n_x_rounded_once);
     RUN(a_constant_s_sum_is_rounded_once);
+    RUN(a_place_is_that_of_the_first_of_the_largest);
     RUN(integers_wrap_as_they_did);
     RUN(gradients_are_those_of_n_x_and_x_to_the_n);
     return test_end();

@@ -227,7 +227,7 @@ static qn_tensor *reduction(term *t, int op, qn_tensor *x) {
     if (op == OP_SUM_PRODUCT) return sum_product(t, x, mask);
     if (op == OP_SUM && test_below(&t->seed, 2) == 0) x = product(t, x, &mask);
     bool index = op == OP_ARGMAX || op == OP_ARGMIN;
-    if (x && !index && test_below(&t->seed, 3) == 0) x = repeated(t, x, &mask);
+    if (x && test_below(&t->seed, 3) == 0) x = repeated(t, x, &mask);
     if (!x || (index && qn_numel(x) == 0)) return NULL;
     return build_reduce(op, x, mask, test_below(&t->seed, 2));
 }

@@ -2,9 +2,9 @@
  *
  * Repeated along an axis is what an EXPAND, a constant or counting along another axis makes, and
  * elementwise operations on nothing but such. Along an axis that stays, all results are equal, and
- * one is computed. Along an axis that is reduced, the largest of n equals is any of them, their sum
- * is n*x and their product x^n, rounded once each: so what is left is reduced first and multiplied
- * afterwards.
+ * one is computed. Along an axis that is reduced, the largest of n equals is any of them, the first
+ * where its place is asked for, their sum is n*x and their product x^n, rounded once each: so what
+ * is left is reduced first and multiplied afterwards.
  *
  * Behind a PERMUTE or a RESHAPE of what is repeated axes have other places, are merged or split.
  * There the reduction moves below, on axes so fine that each axis of both sides is made of whole
@@ -99,20 +99,54 @@ static node_id of_equals(graph *g, int op, node_id x, int64_t count) {
     return make_cast(g, make2(g, op, make_cast(g, x, wide), n), d);
 }
 
+static bool finds_place(const graph_node *n) {
+    return n->op == OP_ARGMAX || n->op == OP_ARGMIN;
+}
+
+/* Is the result of n one of what it reduces, or its place? */
+static bool finds_one(const graph_node *n) {
+    return n->op == OP_MAX || n->op == OP_MIN || finds_place(n);
+}
+
+/* The places that n finds, of those `at` where the axes of the mask are of size 1: an axis of n
+ * places behind which others have p multiplies what stands before it,
+ *
+ *     at / p * p * n + at % p  =  at + at / p * (p * (n - 1)).
+ *
+ * 0: sizes are not known, where they matter. */
+static node_id places(graph *g, const graph_node *n, node_id at, uint32_t axes) {
+    uint32_t mask = tuple_axes(g, n->attr);
+    int64_t behind = 1;
+    for (int i = QN_MAX_RANK; i-- && (mask & ~axes & ((1u << i) - 1));) {
+        int rank;
+        if (!(mask >> i & 1)) continue;
+        int64_t size = known_count(g, node_dims(g, n->src[0], &rank), 1u << i), all;
+        if (!size || __builtin_mul_overflow(behind, size, &all)) return 0;
+        if (axes >> i & 1) {
+            node_id p = make_const(g, QN_I64, n->shape, (scalar){.i = behind});
+            node_id more = make_const(g, QN_I64, n->shape, (scalar){.i = all - behind});
+            at = make2(g, OP_ADD, at, make2(g, OP_MUL, make2(g, OP_FLOOR_DIV, at, p), more));
+        }
+        behind = all;
+    }
+    return at;
+}
+
 node_id rule_reduce_expanded(graph *g, const graph_node *n) {
     int rank;
     const int64_t *dims = node_dims(g, n->src[0], &rank);
     uint32_t equal = sources_repeated(g, n, tuple_axes(g, n->attr));
-    bool extreme = n->op == OP_MAX || n->op == OP_MIN;
+    bool one = finds_one(n);
     for (int i = 0; i < rank; i++) {
         if (!(equal >> i & 1)) continue;
-        bool known = extreme ? sym_lo(g->syms, (sym)dims[i]) >= 1 : known_count(g, dims, 1u << i);
+        bool known = one ? sym_lo(g->syms, (sym)dims[i]) >= 1 : known_count(g, dims, 1u << i);
         if (!known) equal &= ~(1u << i);
     }
-    int64_t count = extreme ? 1 : known_count(g, dims, equal);
+    int64_t count = one ? 1 : known_count(g, dims, equal);
     if (!equal || !count || g->node[n->src[0]].op == OP_CONST) return 0;
     node_id r = reduced_once(g, n, equal);
-    return extreme ? r : of_equals(g, n->op == OP_PROD ? OP_POW : OP_MUL, r, count);
+    if (finds_place(n)) return places(g, n, r, equal);
+    return one ? r : of_equals(g, n->op == OP_PROD ? OP_POW : OP_MUL, r, count);
 }
 
 node_id rule_reduce_constant(graph *g, const graph_node *n) {
@@ -120,9 +154,10 @@ node_id rule_reduce_constant(graph *g, const graph_node *n) {
     int rank;
     int64_t count = known_count(g, node_dims(g, n->src[0], &rank), tuple_axes(g, n->attr));
     if (x->op != OP_CONST || !count) return 0;
+    if (finds_place(n)) return make_const(g, QN_I64, n->shape, (scalar){.i = 0});
     node_id r =
         node_make(g, (node_form){OP_CONST, (qn_dtype)n->dtype, n->shape, 0, x->bits}, 0, NULL);
-    if (n->op == OP_MAX || n->op == OP_MIN) return r;
+    if (finds_one(n)) return r;
     return of_equals(g, n->op == OP_PROD ? OP_POW : OP_MUL, r, count);
 }
 
@@ -212,14 +247,18 @@ static node_id split(graph *g, node_id x, int n, const int64_t *fine) {
     return make_permute(g, split(g, v.src[0], n, part), order);
 }
 
-/* The reduction of a permutation of x: the axes that are left are permuted. */
+/* The reduction of a permutation of x: the axes that are left are permuted. 0: those that are
+ * reduced would be in another order, by which a place counts. */
 static node_id below_permute(graph *g, const graph_node *n, node_id permuted) {
     const graph_node v = *node_at(g, permuted);
     int rank, order[QN_MAX_RANK], kept = 0;
     const int64_t *axes = graph_tuple_get(g, v.attr, &rank);
     uint32_t mask = tuple_axes(g, n->attr), below = 0;
-    for (int i = 0; i < rank; i++)
-        if (mask >> i & 1) below |= 1u << axes[i];
+    for (int i = 0; i < rank; i++) {
+        if (!(mask >> i & 1)) continue;
+        if (finds_place(n) && below >> axes[i]) return 0;
+        below |= 1u << axes[i];
+    }
     for (int i = 0; i < rank; i++) {
         if (mask >> i & 1) continue;
         uint32_t before = ~below & ((1u << axes[i]) - 1);

@@ -57,15 +57,16 @@ X(slice_of_join, ON(SLICE), ON(JOIN), "a slice that lies in one piece is one of 
 X(slice_of_moved_join, ON(SLICE), ON(PERMUTE), "the same, where the axes of the join are permuted")
 X(reduce_one, ON(SUM) | ON(PROD) | ON(MAX) | ON(MIN) | ON(ARGMAX) | ON(ARGMIN) | ON(SUM_PRODUCT), ANY,
   "an axis of size 1 only drops")
-X(reduce_expanded, ON(SUM) | ON(PROD) | ON(MAX) | ON(MIN) | ON(SUM_PRODUCT), ANY,
-  "the largest of equals is any; the sum of n equals is n*x, their product x^n")
-X(reduce_constant, ON(SUM) | ON(PROD) | ON(MAX) | ON(MIN), ON(CONST), "so with constants")
+X(reduce_expanded, ON(SUM) | ON(PROD) | ON(MAX) | ON(MIN) | ON(ARGMAX) | ON(ARGMIN) | ON(SUM_PRODUCT), ANY,
+  "the largest of equals is any, the first; the sum of n equals is n*x, their product x^n")
+X(reduce_constant, ON(SUM) | ON(PROD) | ON(MAX) | ON(MIN) | ON(ARGMAX) | ON(ARGMIN), ON(CONST),
+  "so with constants")
 X(reduce_twice, ON(SUM) | ON(PROD) | ON(MAX) | ON(MIN), ON(SUM) | ON(PROD) | ON(MAX) | ON(MIN),
   "over more axes at once; sums and products of integers only")
 X(sum_of_pad, ON(SUM), ON(PAD), "padding adds nothing to a sum")
 X(reduce_repeated, ON(SUM) | ON(PROD) | ON(MAX) | ON(MIN) | ON(ARGMAX) | ON(ARGMIN) | ON(SUM_PRODUCT), ANY,
   "what is repeated along an axis that stays is reduced once")
-X(reduce_moved, ON(SUM) | ON(PROD) | ON(MAX) | ON(MIN), ANY,
+X(reduce_moved, ON(SUM) | ON(PROD) | ON(MAX) | ON(MIN) | ON(ARGMAX) | ON(ARGMIN), ANY,
   "what is repeated and then moved is reduced before it is moved")
 X(sum_of_choice, ON(SUM), ON(WHERE),
   "a choice that is the same all along the sum, else 0, is made after it")

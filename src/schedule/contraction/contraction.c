@@ -182,7 +182,7 @@ static bool rows_uncached(const plan *p) {
 }
 
 static int64_t rounded_depth(const plan *p, int64_t depth) {
-    return tiles_of(depth, p->m->limits->kc_multiple) * p->m->limits->kc_multiple;
+    return ceil_div(depth, p->m->limits->kc_multiple) * p->m->limits->kc_multiple;
 }
 
 /* The depth of a panel of columns that stays in the first-level cache, beside a tile of rows. */
@@ -197,11 +197,11 @@ static int64_t panel_depth(const plan *p, int64_t step) {
  * cutting the sum so does not pay, or no equal blocks of whole vectors exist for columns to be
  * transposed. */
 static int64_t short_blocks(const plan *p, int64_t step) {
-    int64_t deep = panel_depth(p, step), n = tiles_of(p->depth, deep);
+    int64_t deep = panel_depth(p, step), n = ceil_div(p->depth, deep);
     if (!sums_fit(p) || p->depth <= (p->uncached ? 1 : BLOCKS) * deep) return 0;
     for (int64_t i = n * 4 / 5; i <= n * 3 / 2; i++)
         if (i > 1 && p->depth % (i * p->m->lanes) == 0) return p->depth / i;
-    return p->beside ? rounded_depth(p, tiles_of(p->depth, n)) : 0;
+    return p->beside ? rounded_depth(p, ceil_div(p->depth, n)) : 0;
 }
 
 typedef struct tile_size {
@@ -226,7 +226,7 @@ static double tile_time(const plan *p, int r, int v) {
         cycles = stream;
     if (p->uncached) cycles += (double)(r * p->size) / (double)l->l3_rate;
     if (deep) cycles += (double)(l->spill_cycles * r * v) / (double)deep;
-    double tiles = (double)tiles_of(p->rows, r) * (double)tiles_of(p->columns, v * m->lanes);
+    double tiles = (double)ceil_div(p->rows, r) * (double)ceil_div(p->columns, v * m->lanes);
     double time = tiles * (cycles + 0.5 + 0.06 * (r + v));
     if (p->rows % r && !p->pack_rows) time *= r > l->address_registers ? 1.08 : 1.02;
     return p->columns % (v * m->lanes) ? time * 1.02 : time;
@@ -259,7 +259,7 @@ static void choose_tile(plan *p) {
 /* The depth of n equal blocks of the sum; 0 where columns could not be transposed in them. */
 static int64_t depth_of_blocks(const plan *p, int64_t n) {
     if (n <= 1) return p->depth;
-    if (p->beside) return rounded_depth(p, tiles_of(p->depth, n));
+    if (p->beside) return rounded_depth(p, ceil_div(p->depth, n));
     return p->depth % (n * p->m->lanes) ? 0 : p->depth / n;
 }
 
@@ -276,23 +276,23 @@ static void choose_depth(plan *p, bool once) {
     if (p->pack_columns && shorter)
         p->block = shorter;
     else if (p->depth > whole + whole / 2 && !fits)
-        p->block = rounded_depth(p, tiles_of(p->depth, tiles_of(p->depth, whole)));
+        p->block = rounded_depth(p, ceil_div(p->depth, ceil_div(p->depth, whole)));
     bool slices = once && !p->pack_columns && !p->panel && p->depth > l->stream_rows &&
                   row_distance(p, p->b, contraction_step(p, p->b, p->sum)) >= machine_far(l);
     if (slices) p->block = l->stream_rows;
     if (p->block > p->depth) p->block = p->depth;
-    int64_t n = tiles_of(p->depth, p->block);
+    int64_t n = ceil_div(p->depth, p->block);
     sizes x = {1, {p->block}};
     if (slices)
         add_size(&x, p->depth);
     else if (p->depth >= 2 * l->kc_least)
-        for (int i = 0; i < 2; i++) add_size(&x, depth_of_blocks(p, i ? tiles_of(n, 2) : 2 * n));
+        for (int i = 0; i < 2; i++) add_size(&x, depth_of_blocks(p, i ? ceil_div(n, 2) : 2 * n));
     p->block = choose_size(p, CHOICE_depth, &x);
 }
 
 /* Pack columns where they are strided, or reused often enough. Then choose the depth. */
 static void choose_columns(plan *p, bool divisible) {
-    int64_t down = contraction_step(p, p->b, p->sum), uses = tiles_of(p->rows, p->mr);
+    int64_t down = contraction_step(p, p->b, p->sum), uses = ceil_div(p->rows, p->mr);
     const machine *l = p->m->limits;
     bool poor = collides(l, row_distance(p, p->b, down)) || p->b->as >= 0 || p->word > 1;
     int64_t least = !p->beside ? 1 : poor ? l->pack_uses : l->pack_uses_contiguous;
@@ -348,12 +348,12 @@ typedef struct grid {
 static grid least_grid(const plan *p, int64_t threads, int64_t but) {
     const scheduler *m = p->m;
     int64_t nr = (int64_t)p->nv * m->lanes;
-    int64_t rt = tiles_of(p->rows, p->mr), ct = tiles_of(p->columns, nr);
+    int64_t rt = ceil_div(p->rows, p->mr), ct = ceil_div(p->columns, nr);
     grid best = {.time = 1e300};
     for (int64_t r = 1; r <= threads && r <= rt; r++) {
         if (r == but) continue;
         int64_t c = threads / r < ct ? threads / r : ct;
-        double rows = (double)(tiles_of(rt, r) * p->mr), columns = (double)(tiles_of(ct, c) * nr);
+        double rows = (double)(ceil_div(rt, r) * p->mr), columns = (double)(ceil_div(ct, c) * nr);
         double time = rows * columns / (2 * m->lanes);
         if (p->pack_rows) time += rows;
         if (p->pack_columns) time += columns;
@@ -368,7 +368,7 @@ static void choose_grid(plan *p) {
     int64_t threads = m->limits->threads;
     double all = (double)p->rows * (double)p->columns * (double)p->depth;
     if (all * (double)p->batch < 4.0 * (double)(schedule_item_work(m) * m->lanes)) threads = 1;
-    if (p->batch > 1) threads = tiles_of(threads > 1 ? 2 * threads : 1, p->batch);
+    if (p->batch > 1) threads = ceil_div(threads > 1 ? 2 * threads : 1, p->batch);
     grid best = least_grid(p, threads, 0), other = least_grid(p, threads, best.rows);
     int ways = 1 + (other.rows && other.time < CLOSE * best.time);
     if (choose_large(p, CHOICE_grid, ways, 0)) best = other;
@@ -382,18 +382,18 @@ static void choose_parts(plan *p) {
     const scheduler *m = p->m;
     choose_grid(p);
     int64_t nr = (int64_t)p->nv * m->lanes, row = p->block * p->size;
-    int64_t rt = tiles_of(tiles_of(p->rows, p->mr), p->row_parts);
+    int64_t rt = ceil_div(ceil_div(p->rows, p->mr), p->row_parts);
     int64_t available = p->along ? machine_second(m->limits) : m->limits->nc_bytes;
-    int64_t most = available / (row * nr) + 1, each = tiles_of(tiles_of(p->columns, nr), p->parts);
-    sizes x = {1, {tiles_of(each, most)}};
+    int64_t most = available / (row * nr) + 1, each = ceil_div(ceil_div(p->columns, nr), p->parts);
+    sizes x = {1, {ceil_div(each, most)}};
     add_size(&x, 1);
     p->parts *= choose_size(p, CHOICE_column_blocks, &x);
     most = (p->along ? m->limits->l2 / 8 : machine_second(m->limits)) / (row * p->mr) + 1;
-    int64_t blocks = tiles_of(rt, most);
+    int64_t blocks = ceil_div(rt, most);
     x = (sizes){1, {blocks}};
     if (2 * blocks <= rt) add_size(&x, 2 * blocks);
-    add_size(&x, tiles_of(blocks, 2));
-    p->row_block = tiles_of(rt, choose_size(p, CHOICE_row_blocks, &x));
+    add_size(&x, ceil_div(blocks, 2));
+    p->row_block = ceil_div(rt, choose_size(p, CHOICE_row_blocks, &x));
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -441,7 +441,7 @@ static void choose_words(plan *p) {
     p->word = parts;
     p->odd = exact % parts != 0;
     p->same_sign = parts == 4 && left == right;
-    p->depth = tiles_of(p->depth, parts);
+    p->depth = ceil_div(p->depth, parts);
 }
 
 /* The columns are the class whose loop steps the stored output by one: is the product's second

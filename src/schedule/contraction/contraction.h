@@ -37,10 +37,6 @@ typedef struct plan {
     bool along;       /* along a row first: a row tile serves all the part's columns */
 } plan;
 
-static inline int64_t tiles_of(int64_t n, int64_t each) {
-    return (n + each - 1) / each;
-}
-
 /* ---- contraction.c --------------------------------------------------------------------------- */
 
 /* The operand's stride along that loop, in elements; INT64_MAX where it varies. */

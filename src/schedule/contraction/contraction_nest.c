@@ -77,7 +77,7 @@ bool contraction_build(plan *p) {
     scheduler *m = p->m;
     int nr = p->nv * m->lanes;
     if (!pad_to(m, p->nest.row, p->mr) || !pad_to(m, p->nest.column, nr)) return false;
-    int64_t rt = tiles_of(p->rows, p->mr), ct = tiles_of(p->columns, nr);
+    int64_t rt = ceil_div(p->rows, p->mr), ct = ceil_div(p->columns, nr);
     loop2 row = step_split(m, p->nest.row, p->mr, "it", "mr");
     loop2 column = step_split(m, p->nest.column, nr, "jt", "nr");
     step_want(m, row.inner, WANT_UNROLL);
@@ -95,9 +95,9 @@ bool contraction_build(plan *p) {
         !step_accumulate(maybe(m), p->tile, p->nest.u) ||
         !step_accumulate(maybe(m), p->tile, p->nest.mr))
         return true; /* correct, if slow */
-    loop2 part = step_split(m, row.outer, tiles_of(rt, p->row_parts), "ip", "it");
+    loop2 part = step_split(m, row.outer, ceil_div(rt, p->row_parts), "ip", "it");
     loop2 block = step_split(m, part.inner, p->row_block, "ic", "ir");
-    loop2 panel = step_split(m, column.outer, tiles_of(ct, p->parts), "jc", "jr");
+    loop2 panel = step_split(m, column.outer, ceil_div(ct, p->parts), "jc", "jr");
     p->nest.ip = part.outer, p->nest.ic = block.outer, p->nest.ir = block.inner;
     p->nest.jc = panel.outer, p->nest.jr = panel.inner;
     step_swap(m, p->nest.ir, p->nest.jc); /* ip ic jc ir jr */
@@ -267,7 +267,7 @@ void contraction_prefetch_streams(plan *p) {
     scheduler *m = p->m;
     stmt_id rest = epilogue_loop(p);
     int64_t rows = rest ? schedule_trips(m, rest) : 0,
-            each = rows > 0 ? tiles_of(p->depth, rows) : 0;
+            each = rows > 0 ? ceil_div(p->depth, rows) : 0;
     if (each < LEAST_BLOCK || p->block < p->depth) return;
     loop_h rows_loop = loop_of(m, rest), steps = NO_LOOP;
     bool *seen = arena_zeroed(&m->k->arena, m->k->mems);
