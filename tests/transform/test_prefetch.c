@@ -168,6 +168,15 @@ static void prefetch_trip_loads_lines_of_later_iterations(void) {
     REFUSES(moving_loads, "", "prefetch_trip t0 j 8", "does not move on");
     REFUSES(moving_loads, "", "prefetch_trip a1 u 8", "does not read that");
     REFUSES(moving_loads, "vec u", "prefetch_trip t0 u 8", "lanes and members");
+    REFUSES("kernel \"kept\" {\n"
+            "  arg a0 f32[4] write\n"
+            "  reg t0 f32[4]\n"
+            "  def t0 = f32(3)\n"
+            "  unroll i < 4 {\n"
+            "    a0[i] = t0[i]\n"
+            "  }\n"
+            "}\n",
+            "", "prefetch_trip t0 i 8", "registers have no address");
 }
 
 static void all(void) {
