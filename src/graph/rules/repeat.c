@@ -108,10 +108,10 @@ static bool finds_one(const graph_node *n) {
     return n->op == OP_MAX || n->op == OP_MIN || finds_place(n);
 }
 
-/* The places that n finds, of those `at` where the axes of the mask are of size 1: an axis of n
- * places behind which others have p multiplies what stands before it,
+/* The places that n finds, of those `at` where the axes of the mask are of size 1: an axis of m
+ * places, with p behind each in row-major order, multiplies what stands before it,
  *
- *     at / p * p * n + at % p  =  at + at / p * (p * (n - 1)).
+ *     at / p * p * m + at % p  =  at + at / p * (p * (m - 1)).
  *
  * 0: sizes are not known, where they matter. */
 static node_id places(graph *g, const graph_node *n, node_id at, uint32_t axes) {
