@@ -14,12 +14,20 @@
  *     many as lanes, a chain where they are as far apart as a chain has lanes, and a part where
  *     nothing of the sum is farther apart; in this order, which is that of merging them
  *   - what merges into one accumulator must do so in order: of two loops around the update the
- *     outer one's trips are farther apart, and no loop merges its trips at once, as lanes
+ *     outer one's trips are farther apart, and no loop merges its trips at once, as lanes; as words
+ *     those that are said
+ *   - lanes are added up in halves (tree_reduce) where that is said
+ *   - a block's terms become a sum of their own (privatize) where they are as many as is said and
+ *     nearer than all that is not among them; its sum is rescaled (online) in front of as many
  *   - in the end nothing may be left to be made.
  *
  * Of numbers that any order merges to the same (integers, maxima) the field says only what default
  * schedules make; nothing is refused. Of loops whose number is not known, as those of a sum that
- * goes over several nests, nothing is said here. */
+ * goes over several nests, nothing is said here.
+ *
+ * What a scheduler makes of a sum while nothing is said can be learned, and said of the kernel that
+ * it has not yet seen: so the schedulers of rows with products, and of work groups, decide by facts
+ * and sizes as they go, once, and what comes later makes that. */
 #include "ir/ir.h"
 
 bool ir_order_shows(int how, int dtype) {
@@ -35,7 +43,11 @@ static const ir_grouping *said(const kernel *k, const ir_stmt *update) {
 }
 
 static bool is_made(const ir_grouping *g) {
-    return g->parts == 1 && g->chains == 1 && g->lanes == 1;
+    return g->parts == 1 && g->chains == 1 && g->lanes == 1 && !g->halves;
+}
+
+static bool not_so(const kernel *k, mem_id tile, str *why) {
+    return ir_refuse(why, "the sum in t%d is not grouped so", ir_tile_number(k, tile));
 }
 
 static stmt_id def_of(const kernel *k, mem_id tile) {
@@ -54,7 +66,9 @@ void ir_number_terms(kernel *k) {
     const sym unset = SYM_ZERO;
     for (stmt_id s = k->root; (s = ir_next(k, s, k->root));) {
         const ir_stmt u = *ir_s(k, s);
-        if (u.kind != STMT_STORE || !ir_m(k, u.store.mem[0])->sum.lanes) continue;
+        if (u.kind != STMT_STORE) continue;
+        const ir_memory *m = ir_m(k, u.store.mem[0]);
+        if (!m->sum.lanes && !m->learner) continue;
         stmt_id home = home_of(k, u.store.mem[0]);
         sym apart = SYM_ONE;
         for (stmt_id l = u.parent; home && l != home && l != k->root; l = ir_s(k, l)->parent) {
@@ -69,6 +83,34 @@ void ir_number_terms(kernel *k) {
 void ir_free_sums(kernel *k) {
     for (mem_id m = 1; m < k->mems; m++) ir_m(k, m)->sum = (ir_grouping){0};
 }
+
+/* ---- learning -------------------------------------------------------------------------------- */
+
+/* While it is learned the tile's field says nothing (lanes is 0), and its other numbers are what
+ * was made so far, the lanes as `spread`. */
+static const uint16_t beyond = UINT16_MAX; /* something that cannot be said */
+
+void ir_learn_sum(kernel *k, mem_id tile) {
+    ir_m(k, tile)->sum = (ir_grouping){0};
+    ir_m(k, tile)->learner = tile;
+}
+
+bool ir_learned_sum(const kernel *k, mem_id tile, ir_grouping *g) {
+    const ir_grouping x = ir_m(k, tile)->sum;
+    *g = x;
+    g->parts = g->chains = 1;
+    g->lanes = x.spread ? x.spread : 1;
+    g->spread = 0;
+    return x.spread != beyond && !(x.spread && (x.block || x.words)) && !(x.halves && !x.spread);
+}
+
+/* Where what is made of the tile's sum is noted, else NULL. */
+static ir_grouping *notes(kernel *k, mem_id tile) {
+    mem_id of = ir_m(k, tile)->learner;
+    return of ? &ir_m(k, of)->sum : NULL;
+}
+
+/* ---- may it be made, and then it is ---------------------------------------------------------- */
 
 /* Are all trips that merge into one accumulator nearer than those of the loop? */
 static bool is_outermost(const kernel *k, stmt_id update, stmt_id loop, stmt_id home) {
@@ -89,8 +131,9 @@ bool ir_may_spread(const kernel *k, mem_id tile, stmt_id update, stmt_id loop, i
     const loop_head *l = &ir_s(k, loop)->l;
     const ir_stmt *u = ir_s(k, update);
     ir_grouping g = ir_m(k, tile)->sum;
-    *rest = g;
+    *rest = g.lanes ? g : (ir_grouping){0};
     if (!g.lanes) return true;
+    rest->halves = false; /* it is the tile's, in which lanes are added up */
     int64_t trips = sym_hi(k->syms, l->extent), apart = g.spread ? g.spread : 1, far = 0;
     bool lanes = g.lanes > 1 && trips == g.lanes && l->terms == SYM_ONE;
     bool known = sym_is_const(k->syms, l->terms, &far);
@@ -98,33 +141,128 @@ bool ir_may_spread(const kernel *k, mem_id tile, stmt_id update, stmt_id loop, i
     bool parts = g.lanes == 1 && g.chains == 1 && g.parts > 1 && trips == g.parts &&
                  is_outermost(k, update, loop, home_of(k, tile));
     if (lanes)
-        *rest = (ir_grouping){g.parts, g.chains, 1, (uint16_t)trips};
+        rest->lanes = 1, rest->spread = (uint16_t)trips;
     else if (chains)
-        *rest = (ir_grouping){g.parts, 1, 1, (uint16_t)(apart * trips)};
+        rest->chains = 1, rest->spread = (uint16_t)(apart * trips);
     else if (parts)
-        *rest = (ir_grouping){1, 1, 1, g.spread};
+        rest->parts = 1;
     else if (!ir_order_shows(u->monoid, ir_m(k, tile)->dtype))
         *rest = (ir_grouping){0};
     else
-        return ir_refuse(why, "the sum in t%d is not grouped so", ir_tile_number(k, tile));
+        return not_so(k, tile, why);
     return true;
 }
 
-bool ir_may_regroup(const kernel *k, stmt_id update, str *why) {
-    const ir_stmt *u = ir_s(k, update);
-    return !said(k, u) ||
-           ir_refuse(why, "the sum in t%d is not grouped so", ir_tile_number(k, u->store.mem[0]));
+void ir_spread(kernel *k, mem_id tile, mem_id wide, stmt_id loop, const ir_grouping *rest) {
+    ir_memory *from = ir_m(k, tile), *to = ir_m(k, wide);
+    int64_t lanes = sym_hi(k->syms, ir_s(k, loop)->l.extent);
+    bool next_to = ir_s(k, loop)->l.terms == SYM_ONE && lanes <= IR_GROUPED;
+    ir_grouping *g = notes(k, tile);
+    if (g) g->spread = !g->spread && next_to ? (uint16_t)lanes : beyond;
+    to->sum = *rest;
+    to->learner = from->learner;
+    if (!rest->lanes) return;
+    bool halves = from->sum.halves;
+    from->sum = ir_grouped(1, 1, 1);
+    from->sum.halves = halves;
 }
+
+bool ir_may_halve(const kernel *k, stmt_id update, str *why) {
+    const ir_grouping *g = said(k, ir_s(k, update));
+    return !g || g->halves || not_so(k, ir_s(k, update)->store.mem[0], why);
+}
+
+void ir_halve(kernel *k, mem_id tile) {
+    if (notes(k, tile)) notes(k, tile)->halves = true;
+    ir_m(k, tile)->sum.halves &= ir_m(k, tile)->learner == tile;
+}
+
+/* How many terms one run of the loop merges into an element; 0: not known, or some of them are
+ * farther apart than some that it leaves out. */
+static int64_t terms_in(const kernel *k, stmt_id update, stmt_id loop) {
+    const ir_stmt *u = ir_s(k, update);
+    stmt_id home = home_of(k, u->store.mem[0]);
+    int64_t terms = 1, most = 0, apart, trips;
+    bool inside = true;
+    for (stmt_id l = u->parent; l && l != home; l = ir_s(k, l)->parent) {
+        const loop_head *h = &ir_s(k, l)->l;
+        bool merges = !sym_uses(k->syms, u->store.index, h->var);
+        if (merges && sym_hi(k->syms, h->extent) > 1) {
+            if (!sym_is_const(k->syms, h->terms, &apart) || !apart) return 0;
+            if (!inside && apart <= most) return 0;
+            if (inside && (!sym_is_const(k->syms, h->extent, &trips) ||
+                           __builtin_mul_overflow(terms, trips, &terms)))
+                return 0;
+            if (inside && apart > most) most = apart;
+        }
+        inside &= l != loop;
+    }
+    return inside || terms < 2 || terms > IR_GROUPED ? 0 : terms;
+}
+
+bool ir_may_block(const kernel *k, stmt_id update, stmt_id loop, str *why) {
+    const ir_grouping *g = said(k, ir_s(k, update));
+    bool so = !g || (g->block && !g->online && g->block == terms_in(k, update, loop));
+    return so || not_so(k, ir_s(k, update)->store.mem[0], why);
+}
+
+/* The tile's field once blocks are made. */
+static void blocks_made(kernel *k, mem_id tile, int64_t terms, bool online) {
+    ir_grouping *g = notes(k, tile);
+    if (g && (!terms || g->block)) g->spread = beyond;
+    if (g) g->block = (uint32_t)terms, g->online = online;
+    if (ir_m(k, tile)->sum.lanes) ir_m(k, tile)->sum.block = 0;
+}
+
+void ir_block(kernel *k, stmt_id update, stmt_id loop, mem_id own) {
+    mem_id tile = ir_s(k, update)->store.mem[0];
+    if (ir_m(k, tile)->sum.lanes) ir_m(k, own)->sum = ir_grouped(1, 1, 1);
+    blocks_made(k, tile, terms_in(k, update, loop), false);
+}
+
+/* Terms of a trip: what is rescaled is whole, so all its loops count. */
+static int64_t terms_of_trip(const kernel *k, stmt_id loop) {
+    int64_t terms;
+    bool known = sym_is_const(k->syms, ir_s(k, loop)->l.terms, &terms);
+    return known && terms > 1 && terms <= IR_GROUPED ? terms : 0;
+}
+
+bool ir_may_rescale(const kernel *k, mem_id tile, stmt_id loop, str *why) {
+    const ir_grouping *g = &ir_m(k, tile)->sum;
+    bool so = !g->lanes || (g->block && g->online && g->block == terms_of_trip(k, loop));
+    return so || not_so(k, tile, why);
+}
+
+void ir_rescale(kernel *k, mem_id tile, stmt_id loop) {
+    blocks_made(k, tile, terms_of_trip(k, loop), true);
+}
+
+void ir_wait_between(kernel *k, mem_id tile, mem_id wide) {
+    ir_memory *from = ir_m(k, tile), *to = ir_m(k, wide);
+    to->learner = from->learner;
+    if (!from->sum.lanes || !from->sum.block) return;
+    to->sum = ir_grouped(1, 1, 1);
+    to->sum.block = from->sum.block;
+    to->sum.online = from->sum.online;
+    from->sum.block = 0;
+}
+
+/* ---- was all made? --------------------------------------------------------------------------- */
 
 /* Does the update merge into each accumulator in order? */
 static bool in_order(const kernel *k, stmt_id update, str *why) {
     const ir_stmt *u = ir_s(k, update);
     stmt_id home = home_of(k, u->store.mem[0]);
-    int64_t last = 0, apart;
+    int64_t last = 0, apart, words = ir_m(k, u->store.mem[0])->sum.words;
+    bool merges = false;
     for (stmt_id l = u->parent; home && l && l != home; l = ir_s(k, l)->parent) {
         const ir_stmt *x = ir_s(k, l);
         if (x->l.terms == SYM_ZERO || sym_uses(k->syms, u->store.index, x->l.var)) continue;
-        if (x->loop == LOOP_VEC)
+        merges = true;
+        bool word = x->loop == LOOP_WORD && x->l.terms == SYM_ONE;
+        if (word && words && sym_hi(k->syms, x->l.extent) == words)
+            words = 0;
+        else if (x->loop == LOOP_VEC || x->loop == LOOP_WORD)
             return ir_refuse(why, "lanes of %s are added up at once", sym_name(k->syms, x->l.var));
         if (!sym_is_const(k->syms, x->l.terms, &apart) || sym_hi(k->syms, x->l.extent) == 1)
             continue;
@@ -132,19 +270,22 @@ static bool in_order(const kernel *k, stmt_id update, str *why) {
             return ir_refuse(why, "%s goes backwards in the sum", sym_name(k->syms, x->l.var));
         last = apart;
     }
-    return true;
+    return !merges || !words || ir_refuse(why, "no words of the sum are added up at once");
+}
+
+static bool still_to_make(const kernel *k, mem_id tile, str *why) {
+    return ir_refuse(why, "the sum in t%d is still to be grouped", ir_tile_number(k, tile));
 }
 
 bool ir_sums_made(const kernel *k, str *why) {
+    for (mem_id m = 1; m < k->mems; m++)
+        if (ir_m(k, m)->sum.lanes && ir_m(k, m)->sum.block) return still_to_make(k, m, why);
     for (stmt_id s = k->root; (s = ir_next(k, s, k->root));) {
         const ir_stmt *u = ir_s(k, s);
         if (u->kind != STMT_STORE) continue;
         const ir_grouping *g = said(k, u);
-        if (!g) continue;
-        if (!is_made(g))
-            return ir_refuse(why, "the sum in t%d is still to be grouped",
-                             ir_tile_number(k, u->store.mem[0]));
-        if (!in_order(k, s, why)) return false;
+        if (g && !is_made(g)) return still_to_make(k, u->store.mem[0], why);
+        if (g && !in_order(k, s, why)) return false;
     }
     return true;
 }

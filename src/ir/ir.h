@@ -103,14 +103,25 @@ typedef enum arg_access {
 /* How the terms of a sum that is made in a tile are grouped. The terms, in the order of the lowered
  * loops, are cut into `parts` of equal length; in each part term number i goes to chain i / lanes
  * mod chains, lane i mod lanes; each lane adds its terms up in order. Then the parts of a lane are
- * added up, then its chains, then the lanes. So no other number says anything of the result's bits.
- * The field says what is still to be made so: transforms that give the tile an accumulator for each
- * lane, chain or part (rfactor) hand the rest on, and in a schedule that is complete all sums that
- * are left are in order (grouping.c). */
+ * added up, then its chains, then the lanes, in halves or one after the other. A sum in order may
+ * say that dot instructions add a few terms at once, or that it goes by blocks: each block's terms
+ * are a sum of their own (privatize), or what came before is rescaled for it (online). So no other
+ * number says anything of the result's bits. The field says what is still to be made so: transforms
+ * that give the tile an accumulator for each lane, chain or part (rfactor) hand the rest on, and in
+ * a schedule that is complete all sums that are left are in order (grouping.c). */
 typedef struct ir_grouping {
     uint16_t parts, chains, lanes; /* 1 each: in order; 0: nobody has said */
     uint16_t spread;               /* lanes and chains made so far; 0: none */
+    uint16_t words;                /* terms of a dot instruction; 0: none is used */
+    bool halves;                   /* of lanes: the upper half is added to the lower */
+    bool online;                   /* of a block: it is added to what was rescaled for it */
+    uint32_t block;                /* terms; 0: no blocks */
 } ir_grouping;
+
+static inline ir_grouping ir_grouped(int parts, int chains, int lanes) {
+    return (ir_grouping){
+        .parts = (uint16_t)parts, .chains = (uint16_t)chains, .lanes = (uint16_t)lanes};
+}
 
 typedef struct ir_memory {
     uint8_t scope;   /* mem_scope */
@@ -120,6 +131,7 @@ typedef struct ir_memory {
     int arg;         /* position among the launch's buffers, for MEM_ARG */
     int ahead;       /* bytes from a loaded vector to the one that is prefetched; 0: none */
     ir_grouping sum; /* of a tile */
+    mem_id learner;  /* of a tile: whose sum it is that is being learned; 0: none is */
 } ir_memory;
 
 /* Constants for look-up; `n` is a power of two. */
@@ -425,12 +437,27 @@ bool ir_order_shows(int how, int dtype);
 void ir_number_terms(kernel *k);
 /* Nobody says any more how the sums are grouped: transforms may. */
 void ir_free_sums(kernel *k);
-/* May the tile, which `update` updates, get an accumulator for each trip of the loop? What is then
- * left to be made of the sum is `rest`, of the accumulators; of the tile nothing is left. */
+/* Have the tile's sum, of which nothing is said, learned from the transforms that are applied next;
+ * and what was learned. false: what was made of it cannot be said. */
+void ir_learn_sum(kernel *k, mem_id tile);
+bool ir_learned_sum(const kernel *k, mem_id tile, ir_grouping *g);
+/* May the tile, which `update` updates, get an accumulator for each trip of the loop, in `wide`?
+ * What is then left to be made of the sum is `rest`, of the accumulators. And say that it was done;
+ * so below. */
 bool ir_may_spread(const kernel *k, mem_id tile, stmt_id update, stmt_id loop, ir_grouping *rest,
                    str *why);
-/* May something else regroup what the statement updates? */
-bool ir_may_regroup(const kernel *k, stmt_id update, str *why);
+void ir_spread(kernel *k, mem_id tile, mem_id wide, stmt_id loop, const ir_grouping *rest);
+/* May the accumulators that the statement adds up be added up in halves? */
+bool ir_may_halve(const kernel *k, stmt_id update, str *why);
+void ir_halve(kernel *k, mem_id tile);
+/* May what a run of the loop merges into the statement's tile become a sum of its `own`? */
+bool ir_may_block(const kernel *k, stmt_id update, stmt_id loop, str *why);
+void ir_block(kernel *k, stmt_id update, stmt_id loop, mem_id own);
+/* May the tile's sum be rescaled in front of each trip of the loop? */
+bool ir_may_rescale(const kernel *k, mem_id tile, stmt_id loop, str *why);
+void ir_rescale(kernel *k, mem_id tile, stmt_id loop);
+/* The tile's sum waits in `wide` between blocks, and goes on from there. */
+void ir_wait_between(kernel *k, mem_id tile, mem_id wide);
 /* Are all sums made as was said? */
 bool ir_sums_made(const kernel *k, str *why);
 
@@ -509,7 +536,7 @@ enum {
     LOOP_KINDS = LOOP_WORD + 1,
     MEM_SCOPES = MEM_REG + 1,
     ARG_ACCESS_WORDS = 5,
-    GROUPING_WORDS = 3
+    GROUPING_WORDS = 6 /* with a number each */
 };
 extern const char *const loop_words[LOOP_KINDS]; /* what text calls them */
 extern const char *const mem_scope_words[MEM_SCOPES];

@@ -5,6 +5,7 @@
  *       split_reduction      much to few: two trees, one after the other
  *       prepack              a constant operand is laid out once, by a kernel of its own
  *       inplace_mark         outputs that are to lie where dying inputs do
+ *       schedule_order_sum   in which order a convolution's sum goes over channels and windows
  *       schedule_group_sums  in how many parts, chains and lanes a sum is made
  *     compile_schedule     how it computes it
  *       wisdom_find          the schedule that tuning found for this tree, else
@@ -98,6 +99,7 @@ void compile_lower(qn_ctx *qn, const compile_terms *t, const fuse_kernel *fk, ke
     out->parts = split_reduction(out->low.k, &out->first, out->part);
     if (!out->parts) pack_weight(qn, t, fk, out);
     if (!fk->piece.into) mark_inplace(t, out);
+    schedule_order_sum(out->low.k, &qn->run->limits);
     schedule_group_sums(out->low.k, &qn->run->limits);
     if (out->first) schedule_group_sums(out->first, &qn->run->limits);
 }

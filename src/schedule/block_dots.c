@@ -59,7 +59,7 @@ ir_grouping schedule_block_dots_grouping(scheduler *m, stmt_id loop) {
     int64_t trips = schedule_trips(m, loop);
     int chains = CHAINS;
     while (chains > 1 && trips % (chains * m->lanes)) chains /= 2;
-    return (ir_grouping){1, (uint16_t)chains, (uint16_t)m->lanes, 0};
+    return ir_grouped(1, chains, m->lanes);
 }
 
 /* Give the products' tile an element for each of the loop's trips; the loop of those that are

@@ -163,13 +163,6 @@ static bool read_lowered(conv *c, stmt_id loop, contraction *x) {
     return first > 1 || second > 1 || !merges(m, &sum);
 }
 
-bool schedule_is_convolution(scheduler *m, stmt_id loop) {
-    conv *c = arena_zeroed(&m->k->arena, sizeof *c);
-    contraction x;
-    c->m = m;
-    return read_lowered(c, loop, &x);
-}
-
 /* Read the contraction, and merge what can be. */
 static bool read_conv(conv *c, stmt_id loop) {
     scheduler *m = c->m;
@@ -300,12 +293,122 @@ static void choose_tile(conv *c) {
     c->mr = best.mr, c->nv = best.nv;
 }
 
-/* ---- building the nest ----------------------------------------------------------------------- */
+/* Read the contraction, and decide what does not depend on rates. */
+static bool read_whole(conv *c, stmt_id loop) {
+    if (!read_conv(c, loop)) return false;
+    find_windows(c, 0);
+    find_windows(c, 1);
+    c->size = c->m->limits->vector_bytes / c->m->lanes;
+    return choose_lanes(c);
+}
 
 /* Bytes of the second-level cache that copies may take. */
 static int64_t copy_bytes(const conv *c) {
     return (c->m->limits->l2 ? c->m->limits->l2 : 256 << 10) / 2;
 }
+
+/* Bytes of what all lanes read of b. */
+static double lane_bytes(const conv *c) {
+    double all = (double)c->size;
+    for (int i = 0; i < c->n; i++)
+        if (c->loop[i].in[c->b] && (c->loop[i].sum || i == c->lanes))
+            all *= (double)c->loop[i].trips;
+    return all;
+}
+
+/* Do blocks of the sum go around everything? A panel is taken to be of as many vectors as the
+ * registers suggest: the order of the sum follows, so no rate may have a say. */
+static bool is_deep(const conv *c) {
+    const machine *l = c->m->limits;
+    int64_t wide = (l->registers / 8 > 1 ? l->registers / 8 : 1) * c->m->lanes;
+    double panel = lane_bytes(c) / (double)ceil_div(c->loop[c->lanes].trips, wide);
+    return panel > (double)copy_bytes(c) && c->loop[c->kept].trips > 1 && c->n > c->kept + 1 &&
+           c->loop[c->kept].in[c->a] && c->loop[c->kept].in[c->b];
+}
+
+/* The axes of the staged part from outside in: by decreasing stride, then the channels, the
+ * contiguous axis last. */
+static int64_t axis_rank(const conv *c, int i) {
+    const conv_loop *l = &c->loop[i];
+    int w = l->window[c->a];
+    int64_t step = llabs(l->step[c->a]);
+    if (w) /* the smallest step of the window */
+        for (int k = 0; k < c->n; k++)
+            if (c->loop[k].window[c->a] == w && llabs(c->loop[k].step[c->a]) < step)
+                step = llabs(c->loop[k].step[c->a]);
+    bool rows = w && w == c->loop[c->rows].window[c->a];
+    int64_t far = ((int64_t)1 << 40) - step;
+    return step == 1 ? INT64_MAX : w && !rows ? far : ((int64_t)(rows ? 2 : 1) << 42) + far;
+}
+
+/* ---- the order of the sum -------------------------------------------------------------------- */
+
+/* The loops of a lowered sum, and where each is to stand: those that go in step have one place. */
+typedef struct sum_order {
+    int n;
+    loop_h loop[LOOP_CHAIN];
+    int run[LOOP_CHAIN]; /* which of the merged loops it becomes a part of */
+    int64_t place[LOOPS];
+} sum_order;
+
+static void runs_of_sum(scheduler *m, const contraction *x, sum_order *o) {
+    loop_chain sum = loop_chain_of(m, x->reduction);
+    o->n = sum.n;
+    for (int i = 0, run = 0; i < sum.n; i++) {
+        run += i && !schedule_in_step(m, stmt_of(m, sum.loop[i - 1]), stmt_of(m, sum.loop[i]));
+        o->loop[i] = sum.loop[i];
+        o->run[i] = run;
+    }
+}
+
+/* Read the contraction on a clone, where loops can be merged; false: it is no convolution. */
+static bool read_in_clone(scheduler *m, stmt_id loop, sum_order *o) {
+    conv *c = arena_zeroed(&m->k->arena, sizeof *c);
+    contraction x;
+    c->m = m;
+    if (!read_lowered(c, loop, &x)) return false;
+    runs_of_sum(m, &x, o);
+    scheduler *on = arena_zeroed(&m->k->arena, sizeof *on);
+    cleanup undo;
+    *on = (scheduler){.k = ir_clone(m->k), .limits = m->limits, .lanes = m->lanes};
+    cleanup_push(&m->k->ctx->heap, &undo, ir_cleanup, on->k);
+    steps_open(on);
+    c->m = on;
+    bool taken = read_whole(c, loop);
+    bool moves = taken && !is_deep(c) && c->n - c->kept == o->run[o->n - 1] + 1;
+    for (int i = c->kept; i < c->n && taken; i++)
+        o->place[i - c->kept] = moves ? axis_rank(c, i) : 0;
+    cleanup_run(&m->k->ctx->heap, &undo);
+    return taken;
+}
+
+bool schedule_is_convolution(scheduler *m, stmt_id loop) {
+    sum_order o;
+    return read_in_clone(m, loop, &o);
+}
+
+/* As the staged part is laid out. */
+void schedule_order_sum(kernel *k, const machine *limits) {
+    scheduler *m = arena_zeroed(&k->arena, sizeof *m);
+    stmt_id loop = ir_s(k, k->root)->first;
+    sum_order o;
+    *m = (scheduler){.k = k, .limits = limits};
+    while (loop && ir_s(k, loop)->kind != STMT_LOOP) loop = ir_s(k, loop)->next;
+    if (limits->members > 1 || !loop || !schedule_is_alone(m, loop)) return;
+    m->lanes = schedule_lanes(m);
+    if (schedule_is_attention(m, loop) || !read_in_clone(m, loop, &o)) return;
+    for (int pass = 0; pass < o.n; pass++)
+        for (int i = 0; i + 1 < o.n; i++) {
+            if (o.place[o.run[i]] <= o.place[o.run[i + 1]]) continue;
+            if (!ir_swap(k, stmt_of(m, o.loop[i]), stmt_of(m, o.loop[i + 1]), NULL)) return;
+            loop_h l = o.loop[i];
+            int run = o.run[i];
+            o.loop[i] = o.loop[i + 1], o.loop[i + 1] = l;
+            o.run[i] = o.run[i + 1], o.run[i + 1] = run;
+        }
+}
+
+/* ---- building the nest ----------------------------------------------------------------------- */
 
 /* Do rows go around loops of a's windows, as those of a weight's gradient over channels do? Then
  * what a trip of rows sees of a is copied once for them, and what it stores lies together. */
@@ -336,32 +439,6 @@ static bool order_loops(conv *c, bool panels, bool deep) {
             for (int k = 0; k < 2; k++) *of[k] = *of[k] == i ? i + 1 : *of[k] == i + 1 ? i : *of[k];
         }
     return true;
-}
-
-/* The axes of the staged part from outside in: by decreasing stride, then the channels, the
- * contiguous axis last. */
-static int64_t axis_rank(const conv *c, int i) {
-    const conv_loop *l = &c->loop[i];
-    int w = l->window[c->a];
-    int64_t step = llabs(l->step[c->a]);
-    if (w) /* the smallest step of the window */
-        for (int k = 0; k < c->n; k++)
-            if (c->loop[k].window[c->a] == w && llabs(c->loop[k].step[c->a]) < step)
-                step = llabs(c->loop[k].step[c->a]);
-    bool rows = w && w == c->loop[c->rows].window[c->a];
-    int64_t far = ((int64_t)1 << 40) - step;
-    return step == 1 ? INT64_MAX : w && !rows ? far : ((int64_t)(rows ? 2 : 1) << 42) + far;
-}
-
-/* Order the reduction along the windows as the staged part is laid out. */
-static void order_sum(conv *c) {
-    for (int pass = c->kept; pass < c->n; pass++)
-        for (int i = c->kept; i + 1 < c->n; i++) {
-            if (axis_rank(c, i) <= axis_rank(c, i + 1)) continue;
-            if (!step_swap(maybe(c->m), c->loop[i].h, c->loop[i + 1].h)) return;
-            conv_loop t = c->loop[i];
-            c->loop[i] = c->loop[i + 1], c->loop[i + 1] = t;
-        }
 }
 
 /* The largest divisor of n so that as many times `each` are at most `most`. */
@@ -613,31 +690,15 @@ static loop_h block_panels(conv *c, int at, int64_t panels) {
 bool schedule_convolution(scheduler *m, stmt_id loop) {
     conv *c = arena_zeroed(&m->k->arena, sizeof *c);
     c->m = m;
-    if (!read_conv(c, loop)) return false;
-    find_windows(c, 0);
-    find_windows(c, 1);
-    if (!choose_lanes(c)) return false;
-    c->size = m->limits->vector_bytes / m->lanes;
+    if (!read_whole(c, loop)) return false;
     choose_tile(c);
     bool pack = c->loop[c->lanes].step[c->b] != 1 || c->load[c->b].valid != SYM_TRUE;
     int outer = 0; /* loops that a does not depend on, or that both do: around everything */
     for (int i = 0; i < c->kept; i++) outer += i != c->lanes && c->loop[i].in[c->b];
-    double all = 1, most = (double)copy_bytes(c);
-    for (int i = 0; i < c->n; i++)
-        if (c->loop[i].in[c->b] && (c->loop[i].sum || i == c->lanes))
-            all *= (double)c->loop[i].trips;
-    all *= (double)c->size;
-    /* of as many vectors as the registers suggest: the order of the sum follows, so no rate may */
-    int64_t wide = (m->limits->registers / 8 > 1 ? m->limits->registers / 8 : 1) * m->lanes;
-    double panel = all / (double)ceil_div(c->loop[c->lanes].trips, wide);
-    bool deep = panel > most && c->loop[c->kept].trips > 1 && c->n > c->kept + 1 &&
-                c->loop[c->kept].in[c->a] && c->loop[c->kept].in[c->b];
-    bool panels = deep || all > most;
+    double most = (double)copy_bytes(c);
+    bool deep = is_deep(c), panels = deep || lane_bytes(c) > most;
     if (!order_loops(c, panels, deep)) return false;
-    if (deep)
-        cut_sum(c, most / 4);
-    else
-        order_sum(c);
+    if (deep) cut_sum(c, most / 4);
     if (!build_tile(c)) return true;
     loop_h sum = c->loop[c->kept].h;
     int first = 0; /* the outermost loop that a depends on */

@@ -13,12 +13,16 @@
  *   across it          results are contiguous: each of them in order. So are products, but for a
  *                      few rows of which both operands lie along the sum.
  *
- * Nothing is said of rows with products inside, of convolutions, which order their loops by the
- * size of their tiles, of dot instructions, and of devices with work groups: their schedulers
- * decide by facts alone, too, but as they go. */
+ *   at once            by dot instructions, which add a few terms of bf16 each.
+ *
+ * A convolution's sum is in order, too: in that in which schedule_order_sum has put its loops.
+ *
+ * Of rows with products inside, and on devices with work groups, schedulers decide by facts and
+ * sizes as they go: there the kernel is scheduled once, on a clone, and what was made of its sums
+ * is said (ir_learn_sum). What is too much to be said stays unsaid, and free. */
 #include "schedule/schedule.h"
 
-static const ir_grouping in_order = {1, 1, 1, 0};
+static const ir_grouping in_order = {.parts = 1, .chains = 1, .lanes = 1};
 
 /* Say it of all components of the statement's state, if it merges into tiles by a monoid. */
 static void say_of(kernel *k, stmt_id s, ir_grouping g) {
@@ -91,7 +95,7 @@ static void say_along(scheduler *m, const loop_chain *c, int rows) {
         chains /= 2;
     int64_t step = (int64_t)chains * m->lanes, whole = sat_mul(ceil_div(x.trips, step), step);
     if (!x.constant || whole % (parts * step)) parts = 1;
-    say_below(m->k, loop, (ir_grouping){(uint16_t)parts, (uint16_t)chains, (uint16_t)m->lanes, 0});
+    say_below(m->k, loop, ir_grouped(parts, chains, m->lanes));
 }
 
 static void say_row_loops(scheduler *m, stmt_id body, int rows) {
@@ -111,7 +115,7 @@ static void say_row_loops(scheduler *m, stmt_id body, int rows) {
 static void say_pipelined(scheduler *m, stmt_id row) {
     for (stmt_id s = schedule_at(m, row)->first; s; s = schedule_at(m, s)->next)
         if (schedule_at(m, s)->kind == STMT_LOOP)
-            say_below(m->k, s, (ir_grouping){1, PIPELINE_VECTORS, (uint16_t)m->lanes, 0});
+            say_below(m->k, s, ir_grouped(1, PIPELINE_VECTORS, m->lanes));
 }
 
 static void say_rows(scheduler *m, stmt_id loop) {
@@ -153,12 +157,13 @@ static bool columns_first(scheduler *m, const contraction *x) {
     return first;
 }
 
-/* May it go by a dot instruction, which adds in an order of its own? */
-static bool by_words(const scheduler *m, const contraction *x) {
+/* The terms that a dot instruction adds at once, which has an order of its own; 0: none does. */
+static int words_of(const scheduler *m, const contraction *x, merged deep) {
     int sum = ir_m(m->k, x->tile)->dtype, row = -1;
     for (int i = 0; i < 2 && row < 0; i++)
         row = ir_dot_of(ir_m(m->k, x->of[i].mem)->dtype, ir_m(m->k, x->of[!i].mem)->dtype, sum);
-    return row >= 0 && m->limits->dots >> row & 1;
+    if (row < 0 || !(m->limits->dots >> row & 1)) return 0;
+    return deep.constant && deep.trips >= 2 * ir_dots[row].parts ? ir_dots[row].parts : 0;
 }
 
 /* Few rows, of which both operands are contiguous along the sum (a dot product): each vector of a
@@ -180,17 +185,55 @@ static bool say_product(scheduler *m, stmt_id loop) {
     contraction x;
     if (!contraction_of(m->k, loop, &x) || !x.epilogue || !x.of[0].loads || !x.of[1].loads)
         return false;
-    if (schedule_is_convolution(m, loop)) return true;
+    if (schedule_is_convolution(m, loop)) {
+        say_below(m->k, loop, in_order);
+        return true;
+    }
     bool swapped = columns_first(m, &x);
     int row_runs, column_runs;
     merged rows = side_of(m, &x, swapped ? SIDE_SECOND : SIDE_FIRST, &row_runs);
     merged columns = side_of(m, &x, swapped ? SIDE_FIRST : SIDE_SECOND, &column_runs);
     if (!row_runs || column_runs != 1) return false;
-    if (by_words(m, &x)) return true;
     loop_chain c = loop_chain_of(m, x.reduction);
-    bool lanes = lanes_along(m, &x, rows, columns, merged_of(m, &c));
-    say_below(m->k, loop, lanes ? (ir_grouping){1, 1, (uint16_t)m->lanes, 0} : in_order);
+    merged deep = merged_of(m, &c);
+    ir_grouping said = in_order;
+    said.words = (uint16_t)words_of(m, &x, deep);
+    if (!said.words && lanes_along(m, &x, rows, columns, deep)) said.lanes = (uint16_t)m->lanes;
+    say_below(m->k, loop, said);
     return true;
+}
+
+/* ---- what schedulers make -------------------------------------------------------------------- */
+
+/* The tiles of float sums below the statement. */
+static uint32_t sums_below(const kernel *k, stmt_id top, mem_id *tile) {
+    uint32_t n = 0;
+    for (stmt_id s = top; s; s = ir_next(k, s, top)) {
+        const ir_stmt *x = ir_s(k, s);
+        if (x->kind != STMT_STORE || !ir_order_shows(x->monoid, ir_m(k, x->store.mem[0])->dtype))
+            continue;
+        for (int i = 0; i < x->n; i++)
+            if (ir_m(k, x->store.mem[i])->scope != MEM_ARG) tile[n++] = x->store.mem[i];
+    }
+    return n;
+}
+
+/* Say of the sums below the statement what is made of them. */
+static void say_learned(kernel *k, const machine *limits, stmt_id top) {
+    mem_id *tile = arena_alloc(&k->arena, (k->stmts * IR_STATES + 1) * sizeof *tile);
+    uint32_t n = sums_below(k, top, tile);
+    if (!n) return;
+    kernel *clone = ir_clone(k);
+    cleanup c;
+    cleanup_push(&k->ctx->heap, &c, ir_cleanup, clone);
+    for (uint32_t i = 0; i < n; i++) ir_learn_sum(clone, tile[i]);
+    ir_number_terms(clone);
+    schedule_once(clone, limits);
+    for (uint32_t i = 0; i < n; i++) {
+        ir_grouping g;
+        if (ir_learned_sum(clone, tile[i], &g)) ir_m(k, tile[i])->sum = g;
+    }
+    cleanup_run(&k->ctx->heap, &c);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -203,10 +246,12 @@ bool schedule_sums_said(const kernel *k) {
 
 void schedule_group_sums(kernel *k, const machine *limits) {
     scheduler m = {.k = k, .limits = limits};
-    if (limits->members > 1) return;
+    if (limits->members > 1) say_learned(k, limits, k->root);
     m.lanes = schedule_lanes(&m);
+    stmt_id learned = 0;
     bool alone = true;
-    for (stmt_id s = schedule_at(&m, k->root)->first; s; s = schedule_at(&m, s)->next)
+    for (stmt_id s = schedule_at(&m, k->root)->first; s && limits->members < 2;
+         s = schedule_at(&m, s)->next)
         if (schedule_at(&m, s)->kind == STMT_LOOP) {
             loop_chain c = loop_chain_of(&m, s);
             mem_id tile[SCHEDULE_TILES];
@@ -219,8 +264,11 @@ void schedule_group_sums(kernel *k, const machine *limits) {
             if (leaf) continue;
             bool first = alone && schedule_is_alone(&m, s);
             alone = false;
-            if (first && (schedule_is_attention(&m, s) || say_product(&m, s))) continue;
-            say_rows(&m, s);
+            if (first && schedule_is_attention(&m, s))
+                learned = s;
+            else if (!first || !say_product(&m, s))
+                say_rows(&m, s);
         }
+    if (learned) say_learned(k, limits, learned);
     ir_number_terms(k);
 }

@@ -111,6 +111,14 @@ static schedule_builder builder_for(const machine *limits) {
     return limits->members < 2 ? schedule_threads : schedule_groups;
 }
 
+void schedule_once(kernel *k, const machine *limits) {
+    scheduler *m = arena_zeroed(&k->arena, sizeof *m);
+    *m = (scheduler){.k = k, .limits = limits};
+    m->lanes = schedule_lanes(m);
+    steps_open(m);
+    builder_for(limits)(m);
+}
+
 static void log_proposal(const kernel *k, const proposal *p) {
     str text;
     if (!debug_on(k->ctx, 's') || !p->form.n) return;

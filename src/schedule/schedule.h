@@ -321,6 +321,9 @@ bool schedule_attention(scheduler *m, stmt_id loop);
  * reduction; false where the loop is none. */
 bool schedule_convolution(scheduler *m, stmt_id loop);
 bool schedule_is_convolution(scheduler *m, stmt_id loop); /* of a lowered kernel */
+/* Put the loops of a lowered convolution's sum in the order in which it is to be added up: so is
+ * the image read that is copied with its edges. Before schedule_group_sums. */
+void schedule_order_sum(kernel *k, const machine *limits);
 /* Stage once an iteration of `root`, in the order of the lanes, what lanes gather from strided
  * memory independently of inner loops (the weights of a depthwise convolution). */
 void schedule_gather_once(scheduler *m, loop_h root, loop_h lanes);
@@ -331,6 +334,8 @@ void schedule_gather_once(scheduler *m, loop_h root, loop_h lanes);
  * float sums alike. */
 int schedule_choose(scheduler *m, choice_kind kind, int ways, int own);
 
+/* Give the kernel itself the schedule of the schedulers' own answers. */
+void schedule_once(kernel *k, const machine *limits);
 /* Is the root loop one whose nest NEST_ALONE schedulers are asked for? */
 bool schedule_is_alone(const scheduler *m, stmt_id loop);
 

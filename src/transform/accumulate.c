@@ -322,8 +322,7 @@ bool transform_rfactor(kernel *k, mem_id tile, stmt_id loop, str *why) {
     for (int i = 0; i < p.n; i++) {
         ir_memory m = *ir_m(k, p.from[i]);
         p.to[i] = ir_tile(k, m.scope, m.dtype, sym_mul(k->syms, copies, size));
-        ir_m(k, p.to[i])->sum = rest[i];
-        if (rest[i].lanes) ir_m(k, p.from[i])->sum = (ir_grouping){1, 1, 1, 0};
+        ir_spread(k, p.from[i], p.to[i], loop, &rest[i]);
         expr_id identity = ir_identity(k, u.monoid, i, m.dtype);
         stmt_id def = ir_def(k, ir_s(k, p.around)->parent, p.to[i], identity);
         ir_move(k, def, ir_s(k, p.around)->parent, p.around);

@@ -212,6 +212,7 @@ bool transform_block_reduction(kernel *k, mem_id tile, stmt_id blocks, stmt_id f
     for (int i = 0; i < p.tiles; i++) {
         stmt_id def = ir_def(k, outside, p.wide[i], 0);
         ir_move(k, def, outside, blocks);
+        ir_wait_between(k, p.tile[i], p.wide[i]);
         if (ir_m(k, p.tile[i])->scope == MEM_REG && !ir_in_registers(k, p.tile[i], NULL))
             ir_m(k, p.tile[i])->scope = MEM_LOCAL;
     }

@@ -23,6 +23,7 @@ bool transform_fission(kernel *k, stmt_id loop, str *why) {
         next = ir_s(k, c)->next;
         stmt_id own = ir_loop(k, l.parent, l.loop, sym_name(k->syms, l.l.var), l.l.extent);
         ir_s(k, own)->l.want = l.l.want;
+        ir_s(k, own)->l.terms = l.l.terms;
         ir_move(k, own, l.parent, l.next);
         ir_move(k, c, own, 0);
         ir_subst(k, own, 1, &l.l.var, &ir_s(k, own)->l.var);

@@ -205,6 +205,7 @@ static void add_update(kernel *k, stmt_id parent, stmt_id before, const nest *lo
         from[i] = l.l.var;
         in = ir_loop(k, in, LOOP_SERIAL, sym_name(k->syms, l.l.var), l.l.extent);
         ir_s(k, in)->l.want = l.l.want;
+        ir_s(k, in)->l.terms = l.l.terms;
         to[i] = ir_s(k, in)->l.var;
         if (!first) first = in;
     }

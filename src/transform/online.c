@@ -20,7 +20,7 @@
  * maximum makes it infinite first.)
  *
  * Legal where fuse would be but for m, and
- *   - nothing is said of how the sums of weights are grouped;
+ *   - the sums of weights are said to be rescaled so, if their grouping is said;
  *   - i does nothing to m but one update by `max`, and nothing after i stores to it;
  *   - j reads m only in weights: exp or exp2 of (s - m), perhaps multiplied by constants and
  *     parameters, where s is what the same iteration of i compared, under the same mask, so that no
@@ -462,12 +462,12 @@ static bool classify(online *p, mem_id m) {
     stmt_id def = def_of(k, m);
     if (!def || !dtype_is_float(ir_m(k, m)->dtype))
         return ir_refuse(p->why, "what is summed is no tile of floats");
-    if (ir_m(k, m)->sum.lanes) return ir_refuse(p->why, "its grouping is said");
     if (ir_inside(k, def, p->second))
         return !ir_s(k, def)->def.value || starts_at_zero(p, def) ||
                ir_refuse(p->why, "a sum of weights does not start at 0");
     if (ir_s(k, def)->parent != ir_s(k, p->second)->parent)
         return ir_refuse(p->why, "sums of weights live through several rows");
+    if (!ir_may_rescale(k, m, p->second, p->why)) return false;
     ir_access *t;
     uint32_t n = ir_accesses(k, k->root, &t), loads = 0, sets = 0, outside = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -654,6 +654,8 @@ bool transform_online(kernel *k, mem_id most, stmt_id first, stmt_id second, str
     for (int i = 0; i < n; i++) ir_rewrite(k, stmt[i], online_rewriter, &p);
     remember_most(&p);
     find_factor(&p, rest);
+    for (mem_id m = 1; m < mems; m++)
+        if (p.summed[m] || p.waits[m]) ir_rescale(k, m, first);
     for (mem_id m = 1; m < mems; m++)
         if (p.summed[m]) scale_sum(&p, m, rest);
     for (mem_id m = 1; m < k->mems; m++) leave_registers(k, m);

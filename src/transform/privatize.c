@@ -9,7 +9,8 @@
  *
  * Legal where the loop does nothing but one update of an element whose index does not depend on it,
  * by one monoid, and the element is in bounds even where every iteration is masked: what is added
- * is then the identity. Floating sums are reassociated, so not where their grouping is said. */
+ * is then the identity. Floating sums are reassociated: where their grouping is said it is to be
+ * so. */
 #include "transform/transform.h"
 
 /* The loop's only statement, an update by a monoid; 0: it holds something else. */
@@ -60,7 +61,7 @@ static bool stays_inside(kernel *k, stmt_id loop, const ir_stmt *x, sym valid, s
 bool transform_privatize(kernel *k, stmt_id loop, str *why) {
     stmt_id update = only_update(k, loop, why);
     stmt_id parent = ir_s(k, loop)->parent, behind = ir_s(k, loop)->next;
-    if (!update || !ir_may_regroup(k, update, why) || !ir_divisible(k, parent, why) ||
+    if (!update || !ir_may_block(k, update, loop, why) || !ir_divisible(k, parent, why) ||
         !ir_outside_vectors(k, parent, why))
         return false;
     ir_stmt x = *ir_s(k, update);
@@ -70,6 +71,7 @@ bool transform_privatize(kernel *k, stmt_id loop, str *why) {
     mem_id t = ir_tile(k, MEM_REG, dtype, SYM_ONE);
     stmt_id def = ir_def(k, parent, t, ir_identity(k, x.monoid, 0, dtype));
     ir_move(k, def, parent, loop);
+    ir_block(k, update, loop, t);
     ir_s(k, update)->store.mem[0] = t;
     ir_s(k, update)->store.index = SYM_ZERO;
     expr_id sum = ir_load(k, t, SYM_ZERO, SYM_TRUE, 0, 0);

@@ -12,8 +12,8 @@
  * is associative and commutative, so the result stays (floating sums are reassociated).
  *
  * Legal where r's extent is a constant, its one statement updates by a monoid an element that does
- * not depend on r, by w[r + base] without a mask, it is not said how the float sum is grouped, and
- * nobody reads w afterwards: its definition stands beside r, and no access comes behind r. */
+ * not depend on r, by w[r + base] without a mask, a float sum's lanes may be added up in halves,
+ * and nobody reads w afterwards: its definition stands beside r, and no access comes behind r. */
 #include "transform/transform.h"
 
 enum { MOST_FOLDED = 65536 };
@@ -77,7 +77,7 @@ static bool read_loop(kernel *k, stmt_id loop, reduction_tree *f, str *why) {
     for (int i = 0; i < f->store.n; i++)
         if (!read_value(k, f, l.l.var, i, why) || !ends_here(k, loop, f->from[i], why))
             return false;
-    return ir_may_regroup(k, l.first, why) && ir_divisible(k, l.parent, why);
+    return ir_may_halve(k, l.first, why) && ir_divisible(k, l.parent, why);
 }
 
 /* for r < n { w[r] op= w[r + half] } in front of the loop. */
@@ -102,6 +102,7 @@ static void add_step(kernel *k, stmt_id before, const reduction_tree *f, int64_t
 bool transform_tree_reduce(kernel *k, stmt_id loop, str *why) {
     reduction_tree f = {.base = SYM_ZERO};
     if (!read_loop(k, loop, &f, why)) return false;
+    for (int i = 0; i < f.store.n; i++) ir_halve(k, f.store.store.mem[i]);
     for (int64_t n = f.count; n > 1;) {
         int64_t half = (n + 1) / 2;
         add_step(k, loop, &f, half, n - half);

@@ -55,15 +55,32 @@ static const char *with(const char *text, const char *grouping) {
 /* ---- text ------------------------------------------------------------------------------------ */
 
 static void a_grouping_is_printed_and_parsed(void) {
-    static const char *const said[] = {"", " sum in order", " sum lanes 8", " sum chains 2",
-                                       " sum parts 4 chains 2 lanes 16"};
+    static const char *const said[] = {"",
+                                       " sum in order",
+                                       " sum lanes 8",
+                                       " sum chains 2",
+                                       " sum parts 4 chains 2 lanes 16",
+                                       " sum lanes 8 halves",
+                                       " sum words 2",
+                                       " sum blocks 64",
+                                       " sum online 64"};
     for (size_t i = 0; i < COUNT_OF(said); i++) {
         kernel *k = parse(with(rows, said[i]));
         check_text(__LINE__, k, with(rows, said[i]));
         ir_close(k);
     }
-    static const char *const wrong[] = {" sum",          " sum lanes 1",          " sum lanes 2000",
-                                        " sum in lanes", " sum lanes 8 chains 2", " sum reg"};
+    static const char *const wrong[] = {" sum",
+                                        " sum lanes 1",
+                                        " sum lanes 2000",
+                                        " sum in lanes",
+                                        " sum lanes 8 chains 2",
+                                        " sum reg",
+                                        " sum halves",
+                                        " sum chains 2 lanes 8 halves",
+                                        " sum words 2 blocks 4",
+                                        " sum lanes 8 words 2",
+                                        " sum blocks 4 online 4",
+                                        " sum blocks 1025"};
     for (size_t i = 0; i < COUNT_OF(wrong); i++) {
         if (ir_parse(&ctx, with(rows, wrong[i]))) FAIL("parsed: %s", wrong[i]);
         ctx.code = QN_OK;
@@ -238,6 +255,20 @@ static void no_schedule_regroups_a_sum(void) {
          "split r0 1280 -> s l\nsplit l 8 -> o v\nswap s o\nrfactor t0 v\nrfactor t1 s\n", true},
         {" sum parts 2 lanes 8",
          "split r0 8 -> o v\nsplit o 2 -> p s\nrfactor t0 v\nrfactor t1 s\n", false},
+        {" sum lanes 8 halves", "split r0 8 -> o v\nrfactor t0 v\n", false},
+        {" sum lanes 8 halves", "split r0 8 -> o v\nrfactor t0 v\ntree_reduce v_1\n", true},
+        {" sum blocks 8", "split r0 8 -> o v\n", false},
+        {" sum blocks 8", "split r0 8 -> o v\nprivatize v\n", true},
+        {" sum blocks 8", "split r0 4 -> o v\nprivatize v\n", false},
+        {" sum blocks 8", "split r0 320 -> o v\nswap o v\nprivatize o\n", false}, /* far apart */
+        {" sum blocks 8", "split r0 8 -> o v\nsplit v 4 -> p q\nprivatize p\n", true},
+        {" sum blocks 8", "split r0 8 -> o v\nsplit v 4 -> p q\nswap p q\nprivatize q\n", false},
+        {" sum online 8", "split r0 8 -> o v\nprivatize v\n", false},
+        {" sum words 2", "split r0 8 -> o v\n", false},
+        {" sum words 2", "split r0 2 -> o w\nword w\n", true},
+        {" sum words 4", "split r0 2 -> o w\nword w\n", false},
+        {" sum words 2", "split r0 1280 -> w o\nswap w o\nword w\n", false}, /* far apart */
+        {" sum in order", "split r0 2 -> o w\nword w\n", false},
     };
     for (size_t i = 0; i < COUNT_OF(at); i++) {
         if (keeps(rows, at[i].said, at[i].lines) != at[i].keeps)
@@ -257,6 +288,124 @@ static void what_any_order_merges_alike_may_be_regrouped(void) {
                                 "  a0[0] = t0[0]\n}\n";
     CHECK(keeps(most, " sum in order", "split r0 4 -> o v\nrfactor t0 o\n"));
     CHECK(keeps(count, " sum lanes 8", "split r0 4 -> o v\nrfactor t0 o\n"));
+}
+
+/* ---- convolutions and dot instructions ------------------------------------------------------- */
+
+/* 3x3 over 16 channels of 10 x 34: of the image whole rows of all channels are read together. */
+static const char windows[] =
+    "kernel \"windows\" {\n  arg a0 f32[8192] write\n  reg t0 f32[1]%s\n  arg a1 f32[5440] read\n"
+    "  arg a2 f32[4608] read\n  for i0 < 32 {\n    for i1 < 8 {\n      for i2 < 32 {\n"
+    "        def t0 = f32(0)\n        for r0 < 16 {\n          for r1 < 3 {\n"
+    "            for r2 < 3 {\n"
+    "              t0[0] += mul(a1[i2 + 34*i1 + 340*r0 + 34*r1 + r2], "
+    "a2[144*i0 + 9*r0 + 3*r1 + r2])\n            }\n          }\n        }\n"
+    "        a0[i0 + 1024*i1 + 32*i2] = t0[0]\n      }\n    }\n  }\n}\n";
+
+static const char *print_of(const kernel *k, str *to) {
+    to->len = 0;
+    ir_print(k, to);
+    return to->s;
+}
+
+static void a_convolution_adds_up_in_the_order_of_its_loops(void) {
+    machine m = limits;
+    m.scatter_cycles = 24;
+    kernel *k = parse(with(windows, ""));
+    str text, again, lines;
+    str_open(&text, &ctx.heap);
+    str_open(&again, &ctx.heap);
+    str_open(&lines, &ctx.heap);
+    str_add(&lines, "");
+    schedule_order_sum(k, &m);
+    schedule_group_sums(k, &m);
+    const char *at = print_of(k, &text), *r1 = strstr(at, "for r1"), *r0 = strstr(at, "for r0");
+    CHECK(r1 && r0 && r1 < r0 && r0 < strstr(at, "for r2") && strstr(at, "t0 f32[1] sum in order"));
+    schedule_order_sum(k, &m);
+    CHECK_STR(print_of(k, &again), text.s);
+    CHECK(!schedule_default(k, &m, &lines).ungrouped);
+    CHECK(script_apply(k, "swap r1 r0\n", NULL) < 0);
+    ir_close(k);
+    str_free(&lines);
+    str_free(&again);
+    str_free(&text);
+}
+
+static void words_of_a_product_are_said_where_there_is_the_instruction(void) {
+    static const char narrow[] =
+        "kernel \"narrow\" {\n  arg a0 f32[4096] write\n  reg t0 f32[1]%s\n"
+        "  arg a1 bf16[8192] read\n  arg a2 bf16[8192] read\n  for i0 < 64 {\n"
+        "    for i1 < 64 {\n      def t0 = f32(0)\n      for r0 < 128 {\n"
+        "        t0[0] += mul(cast:f32(a1[128*i0 + r0]), cast:f32(a2[i1 + 64*r0]))\n      }\n"
+        "      a0[64*i0 + i1] = t0[0]\n    }\n  }\n}\n";
+    machine m = limits;
+    said_of(narrow, &m, " sum in order");
+    m.dots = (uint64_t)1 << ir_dot_of(QN_BF16, QN_BF16, QN_F32);
+    said_of(narrow, &m, " sum words 2");
+    str lines;
+    str_open(&lines, &ctx.heap);
+    str_add(&lines, "");
+    kernel *k = parse(with(narrow, " sum words 2"));
+    CHECK(!schedule_default(k, &m, &lines).ungrouped && strstr(lines.s, "word"));
+    ir_close(k);
+    str_free(&lines);
+}
+
+/* ---- learning -------------------------------------------------------------------------------- */
+
+/* Attention of 32 queries and 64 keys, 4 deep, and the gradient of its keys: a block of rows adds
+ * to what all rows share. */
+static const char attention[] =
+    "kernel \"attention\" {\n  arg a0 f32[128] write\n  reg t0 f32[1]%s\n  local t1 f32[64]\n"
+    "  local t2 f32[64]\n  reg t3 f32[1]%s\n  arg a1 f32[128] read\n  arg a2 f32[256] read\n"
+    "  reg t4 f32[1]\n  arg a3 f32[256] read\n  reg t5 f32[1]%s\n  for i2 < 32 {\n"
+    "    def t1\n    def t2\n    for h2 < 64 {\n      def t3 = f32(0)\n      for r3 < 4 {\n"
+    "        t3[0] += mul(a1[4*i2 + r3], a2[4*h2 + r3])\n      }\n      t2[h2] = t3[0]\n    }\n"
+    "    def t4 = f32(-inf)\n    for r4 < 64 {\n      t4[0] max= t2[r4]\n    }\n"
+    "    for h1 < 64 {\n      t1[h1] = exp(sub(t2[h1], t4[0]))\n    }\n    def t5 = f32(0)\n"
+    "    for r5 < 64 {\n      t5[0] += t1[r5]\n    }\n    for i3 < 4 {\n      def t0 = f32(0)\n"
+    "      for r0 < 64 {\n        t0[0] += mul(t1[r0], a3[i3 + 4*r0])\n      }\n"
+    "      a0[4*i2 + i3] = div(t0[0], t5[0])\n    }\n  }\n}\n";
+static const char shared[] =
+    "kernel \"shared\" {\n  local t0 f32[64]\n  reg t1 f32[1]%s\n  arg a0 f32[128] read\n"
+    "  arg a1 f32[512] read\n  local t2 f32[256]%s\n  arg a2 f32[512] write\n  for i1 < 2 {\n"
+    "    def t2 = f32(0)\n    for i2 < 32 {\n      def t0\n      for h5 < 64 {\n"
+    "        def t1 = f32(0)\n        for r6 < 4 {\n"
+    "          t1[0] += mul(a1[4*h5 + 256*i1 + r6], a0[4*i2 + r6])\n        }\n"
+    "        t0[h5] = exp(t1[0])\n      }\n      for g7 < 64 {\n        for g8 < 4 {\n"
+    "          t2[4*g7 + g8] += mul(t0[g7], a0[g8 + 4*i2])\n        }\n      }\n    }\n"
+    "    for g9 < 64 {\n      for g10 < 4 {\n"
+    "        a2[g10 + 4*g9 + 256*i1] = t2[g10 + 4*g9]\n      }\n    }\n  }\n}\n";
+
+/* What is said of its sums, and the default schedule makes it, by a step of that name. */
+static void learns(const char *text, const machine *m, const char *const said[3], const char *by) {
+    char bare[2048], expected[2048];
+    snprintf(bare, sizeof bare, text, "", "", "");
+    snprintf(expected, sizeof expected, text, said[0], said[1], said[2]);
+    kernel *k = parse(bare);
+    schedule_group_sums(k, m);
+    check_text(__LINE__, k, expected);
+    str lines;
+    str_open(&lines, &ctx.heap);
+    str_add(&lines, "");
+    if (schedule_default(k, m, &lines).ungrouped) FAIL("ungrouped: %s", expected);
+    if (!strstr(lines.s, by)) FAIL("no %s in\n%s", by, lines.s);
+    str_free(&lines);
+    ir_close(k);
+}
+
+static void what_schedulers_make_of_sums_is_said(void) {
+    static const char *const order[] = {" sum in order", " sum in order", " sum in order"},
+                             *const online[] = {" sum online 8", " sum in order", " sum online 8"},
+                             *const blocks[] = {" sum in order", " sum blocks 16", ""},
+                             *const members[] = {" sum lanes 256 halves", "", ""};
+    machine m = limits, groups = {.members = 256, .group_bytes = 32 << 10, .vector_bytes = 4};
+    machine_complete(&groups);
+    learns(attention, &m, order, "accumulate");
+    learns(shared, &m, blocks, "privatize");
+    m.l1 = 2 << 10, m.l2 = 2 << 10; /* rows of a block do not fit: they stream */
+    learns(attention, &m, online, "online");
+    learns(rows, &groups, members, "tree_reduce");
 }
 
 /* ---- searching ------------------------------------------------------------------------------- */
@@ -311,6 +460,73 @@ static void a_search_proposes_no_other_grouping(void) {
     ir_close(k);
 }
 
+/* ---- searching where what is said was learned ------------------------------------------------ */
+
+typedef struct same_bits {
+    const char *text;
+    float expected[4][512];
+    int all, legal;
+} same_bits;
+
+/* Run the kernel under the lines on numbers of a seed; all arguments are as they are left. */
+static bool run_lines(const char *text, const char *lines, float arg[4][512]) {
+    kernel *k = parse(text);
+    uint64_t seed = 9;
+    char error[200];
+    void *at[4] = {arg[0], arg[1], arg[2], arg[3]};
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 512; j++) arg[i][j] = (float)(test_uniform(&seed) - 0.4);
+    bool legal = script_apply(k, lines, NULL) >= 0;
+    if (legal && !interp_run(k, false, no_dim, at, error)) FAIL("%s", error);
+    ir_close(k);
+    return legal;
+}
+
+static bool same_as_default(void *user, const char *lines) {
+    same_bits *t = user;
+    static float arg[4][512];
+    str legal;
+    if (t->all++ % 6) return true;
+    str_open(&legal, &ctx.heap);
+    str_add(&legal, "");
+    kernel *k = parse(t->text);
+    if (search_repair(k, lines, &legal)) {
+        t->legal++;
+        CHECK(run_lines(t->text, legal.s, arg));
+        if (memcmp(arg, t->expected, sizeof arg) != 0) FAIL("other bits by\n%s", legal.s);
+    }
+    str_free(&legal);
+    ir_close(k);
+    return true;
+}
+
+static void no_candidate_changes_a_bit(void) {
+    static const char *const texts[] = {attention, shared, attention};
+    for (int i = 0; i < 3; i++) {
+        machine m = limits;
+        if (i == 2) m.l1 = 2 << 10, m.l2 = 2 << 10;
+        static char bare[2048];
+        static same_bits t;
+        str lines, said;
+        snprintf(bare, sizeof bare, texts[i], "", "", "");
+        str_open(&lines, &ctx.heap);
+        str_open(&said, &ctx.heap);
+        str_add(&lines, "");
+        kernel *k = parse(bare);
+        schedule_group_sums(k, &m);
+        ir_print(k, &said);
+        t = (same_bits){.text = said.s};
+        schedule_default(k, &m, &lines);
+        CHECK(run_lines(said.s, lines.s, t.expected));
+        search_seeds(k, &m, same_as_default, &t);
+        search_moves(k, lines.s, &m, same_as_default, &t);
+        CHECK(t.legal > 10);
+        str_free(&said);
+        str_free(&lines);
+        ir_close(k);
+    }
+}
+
 /* Sums over several loops, of which the inner ones are short, and beside a store. */
 static const char nested[] = "kernel \"nested\" {\n  arg a0 f32[1] write\n  reg t0 f32[1]\n"
                              "  arg a1 f32[%d] read\n  def t0 = f32(0)\n"
@@ -358,7 +574,11 @@ static void all(void) {
     RUN(only_sums_of_two_chains_are_pipelined);
     RUN(no_schedule_regroups_a_sum);
     RUN(what_any_order_merges_alike_may_be_regrouped);
+    RUN(a_convolution_adds_up_in_the_order_of_its_loops);
+    RUN(words_of_a_product_are_said_where_there_is_the_instruction);
+    RUN(what_schedulers_make_of_sums_is_said);
     RUN(a_search_proposes_no_other_grouping);
+    RUN(no_candidate_changes_a_bit);
 }
 
 int main(int argc, char **argv) {

@@ -42,7 +42,8 @@ const char *const loop_words[LOOP_KINDS] = {"for", "par", "vec", "unroll", "thre
 const char *const mem_scope_words[MEM_SCOPES] = {"arg", "local", "reg"};
 const char *const arg_access_words[ARG_ACCESS_WORDS] = {"read", "write", "nontemporal", "inplace",
                                                         "piece"};
-const char *const grouping_words[GROUPING_WORDS] = {"parts", "chains", "lanes"};
+const char *const grouping_words[GROUPING_WORDS] = {"parts", "chains", "lanes",
+                                                    "words", "blocks", "online"};
 
 /* ---- printing ------------------------------------------------------------------------------- */
 
@@ -250,12 +251,18 @@ static void print_stmt(printer *p, stmt_id id) {
 }
 
 static void print_grouping(const ir_grouping *g, str *out) {
-    const int number[] = {g->parts, g->chains, g->lanes};
+    const int blocks = (int)g->block;
+    const int number[GROUPING_WORDS] = {
+        g->parts, g->chains, g->lanes, g->words, g->online ? 0 : blocks, g->online ? blocks : 0};
+    bool order = true;
     if (!g->lanes) return;
     str_add(out, " sum");
-    if (g->parts * g->chains * g->lanes == 1) str_add(out, " in order");
-    for (int i = 0; i < GROUPING_WORDS; i++)
-        if (number[i] > 1) str_addf(out, " %s %d", grouping_words[i], number[i]);
+    for (int i = 0; i < GROUPING_WORDS; i++) {
+        if (number[i] < 2) continue;
+        str_addf(out, " %s %d", grouping_words[i], number[i]);
+        order = false;
+    }
+    str_add(out, order ? " in order" : g->halves ? " halves" : "");
 }
 
 static void print_head(printer *p) {

@@ -475,6 +475,23 @@ static void parse_dim(parser *t) {
     t->var[t->vars++] = ir_dim_var(t->k, name.s, lo, hi);
 }
 
+/* The numbers' meaning; some do not go together. */
+static ir_grouping grouping_of(parser *t, const int64_t *number, bool halves) {
+    int64_t lanes = number[2], blocks = number[4], online = number[5];
+    int64_t spread = number[0] * number[1] * lanes;
+    bool apart = number[3] || blocks || online;
+    if ((spread > 1 && apart) || (number[3] != 0) + (blocks != 0) + (online != 0) > 1)
+        expected(t, "lanes, words or blocks, and not two of them");
+    if (halves && spread != lanes) expected(t, "lanes alone to be added up in halves");
+    return (ir_grouping){.parts = (uint16_t)number[0],
+                         .chains = (uint16_t)number[1],
+                         .lanes = (uint16_t)lanes,
+                         .words = (uint16_t)number[3],
+                         .halves = halves,
+                         .online = online != 0,
+                         .block = (uint32_t)(blocks + online)};
+}
+
 /* Behind the word `sum`: in order, or its numbers that are not 1, in the order of their words. */
 static ir_grouping parse_grouping(parser *t) {
     int64_t number[GROUPING_WORDS] = {1, 1, 1};
@@ -484,7 +501,7 @@ static ir_grouping parse_grouping(parser *t) {
     word w = parse_word(t);
     if (!strcmp(w.s, "in")) {
         if (strcmp(parse_word(t).s, "order") != 0) expected(t, "'order'");
-        return (ir_grouping){1, 1, 1, 0};
+        return ir_grouped(1, 1, 1);
     }
     for (int i = 0; i < GROUPING_WORDS; i++) {
         if (strcmp(w.s, grouping_words[i]) != 0) continue;
@@ -495,10 +512,13 @@ static ir_grouping parse_grouping(parser *t) {
         line = t->line;
         w = parse_word(t);
     }
-    if (!found) expected(t, "'in order', or parts, chains or lanes");
-    t->p = at;
-    t->line = line;
-    return (ir_grouping){(uint16_t)number[0], (uint16_t)number[1], (uint16_t)number[2], 0};
+    if (!found) expected(t, "'in order', or parts, chains, lanes, words, blocks or online");
+    bool halves = number[2] > 1 && !strcmp(w.s, "halves");
+    if (!halves) {
+        t->p = at;
+        t->line = line;
+    }
+    return grouping_of(t, number, halves);
 }
 
 static void parse_memory(parser *t, int scope) {
