@@ -74,6 +74,18 @@ static void packing_is_transposed_in_whole_vectors_of_the_sum(void) {
     }
 }
 
+/* Partial sums of a whole result would be more than a tile may hold: it is made in parts. */
+static void large_results_go_by_blocks_of_the_sum(void) {
+    static const int side[][3] = {{8192, 8192, 1024}, {16400, 8192, 1000}, {100000, 4100, 2048},
+                                  {3000, 100000, 2048}, {32768, 65536, 8192}};
+    for (int i = 0; i < (int)COUNT_OF(side); i++) {
+        char text[800];
+        product_of(text, side[i][0], side[i][1], side[i][2], BESIDE);
+        check_default(text, "block_reduction", "scatter");
+        check_default(text, "stage a2", "scatter");
+    }
+}
+
 /* Two lines of non-temporal stores are written one behind the other. */
 static void large_transpositions_write_lines_in_pairs(void) {
     for (int i = 0; i < 2; i++) {
@@ -501,6 +513,7 @@ static void all(void) {
     RUN(operands_outside_the_first_cache_are_prefetched);
     RUN(few_rows_go_along_the_sum);
     RUN(packing_is_transposed_in_whole_vectors_of_the_sum);
+    RUN(large_results_go_by_blocks_of_the_sum);
     RUN(large_transpositions_write_lines_in_pairs);
     RUN(accumulators_of_long_rows_stay_in_registers);
     RUN(rows_of_short_runs_go_along_them);

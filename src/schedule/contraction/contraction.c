@@ -376,6 +376,30 @@ static void choose_grid(plan *p) {
     p->parts = best.rows ? best.columns : 1;
 }
 
+/* Bytes of the partial sums of a part that wait between blocks of the depth. */
+static double waiting_bytes(const plan *p) {
+    int64_t nr = (int64_t)p->nv * p->m->lanes;
+    int64_t rt = ceil_div(ceil_div(p->rows, p->mr), p->row_parts);
+    int64_t ct = ceil_div(ceil_div(p->columns, nr), p->parts);
+    rt = ceil_div(rt, p->row_block) * p->row_block;
+    int64_t each = (int64_t)qn_dtype_size((qn_dtype)ir_m(p->m->k, p->tile)->dtype);
+    return (double)(rt * p->mr) * (double)(ct * nr) * (double)each;
+}
+
+/* More parts, until they are no larger than a tile may be: of rows, for each of which the columns
+ * are packed again, and of columns where a block of rows is too much. */
+static void bound_sums(plan *p) {
+    int64_t rt = ceil_div(p->rows, p->mr), ct = ceil_div(p->columns, p->nv * p->m->lanes);
+    int64_t parts = p->row_parts;
+    while (p->block < p->depth && waiting_bytes(p) > IR_TILE_BYTES)
+        if (ceil_div(rt, p->row_parts) > p->row_block)
+            p->row_parts += parts;
+        else if (p->parts < ct)
+            p->parts *= 2;
+        else
+            return;
+}
+
 /* Then limit the columns so that the packed panel is not too large (NC), and the rows so that a
  * block fits (MC). */
 static void choose_parts(plan *p) {
@@ -394,6 +418,7 @@ static void choose_parts(plan *p) {
     if (2 * blocks <= rt) add_size(&x, 2 * blocks);
     add_size(&x, ceil_div(blocks, 2));
     p->row_block = ceil_div(rt, choose_size(p, CHOICE_row_blocks, &x));
+    bound_sums(p);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
