@@ -193,15 +193,47 @@ static int64_t panel_depth(const plan *p, int64_t step) {
     return deep < least ? least : deep;
 }
 
+/* Cycles an iteration for the lines of a panel that come from the second cache: each takes the first
+ * one's port once, whatever was asked for ahead. */
+static double fill_cycles(const plan *p, int64_t step) {
+    return (double)step / (double)p->m->limits->line;
+}
+
+/* Do blocks so deep pay, by tiles of r rows and v vectors? Where partial sums wait in the second
+ * cache. Else if the panels save clearly more than the sums cost, which a block loads and stores
+ * once: a cache that others share is twice as slow as it says. */
+static bool blocks_pay(const plan *p, int r, int v, int64_t deep) {
+    const machine *l = p->m->limits;
+    if (sums_fit(p)) return true;
+    double bytes = (double)p->rows * (double)p->columns * (double)p->size;
+    int64_t rate = bytes <= (double)l->l3_part / 2 ? l->l3_rate : l->memory_rate;
+    double sums = 2.0 * r * v * (double)l->vector_bytes / (double)(deep * rate);
+    double saved = fill_cycles(p, (int64_t)v * l->vector_bytes) - 2 * sums;
+    return saved > 0.05 * r * v / (double)l->fma_rate;
+}
+
 /* The depth of blocks of the reduction whose panels stay in the first-level cache; 0 where
  * cutting the sum so does not pay, or no equal blocks of whole vectors exist for columns to be
  * transposed. */
-static int64_t short_blocks(const plan *p, int64_t step) {
-    int64_t deep = panel_depth(p, step), n = ceil_div(p->depth, deep);
-    if (!sums_fit(p) || p->depth <= (p->uncached ? 1 : BLOCKS) * deep) return 0;
+static int64_t short_blocks(const plan *p, int r, int v) {
+    int64_t deep = panel_depth(p, (int64_t)v * p->m->limits->vector_bytes);
+    int64_t n = ceil_div(p->depth, deep);
+    if (p->depth <= (p->uncached ? 1 : BLOCKS) * deep || !blocks_pay(p, r, v, deep)) return 0;
     for (int64_t i = n * 4 / 5; i <= n * 3 / 2; i++)
         if (i > 1 && p->depth % (i * p->m->lanes) == 0) return p->depth / i;
     return p->beside ? rounded_depth(p, ceil_div(p->depth, n)) : 0;
+}
+
+/* The depth of blocks of which MC rows fill their share of the second cache; all of it where all rows
+ * do not fill it. */
+static int64_t long_blocks(const plan *p) {
+    const machine *l = p->m->limits;
+    int64_t available = machine_second(l), unit = l->kc_multiple;
+    int64_t whole = available / (l->mc * p->size) / unit * unit;
+    if (whole < unit) whole = unit;
+    bool fits = p->rows * p->depth * p->size <= available && p->depth <= BLOCKS * whole;
+    if (fits || p->depth <= whole + whole / 2) return p->depth;
+    return rounded_depth(p, ceil_div(p->depth, ceil_div(p->depth, whole)));
 }
 
 typedef struct tile_size {
@@ -220,10 +252,12 @@ static double tile_time(const plan *p, int r, int v) {
     double cycles = fma > load ? fma : load;
     if (cycles < (double)l->fma_latency) cycles = (double)l->fma_latency;
     int64_t step = (int64_t)v * l->vector_bytes; /* of the panel of columns */
-    int64_t deep = short_blocks(p, step);
+    int64_t deep = short_blocks(p, r, v);
     double stream = (double)step / (double)l->l2_rate;
-    if ((deep ? deep : p->depth) * step > l->l1 * l->l1_usable / 100 && cycles < stream)
-        cycles = stream;
+    if ((deep ? deep : long_blocks(p)) * step > l->l1 * l->l1_usable / 100) {
+        cycles += fill_cycles(p, step);
+        if (cycles < stream) cycles = stream;
+    }
     if (p->uncached) cycles += (double)(r * p->size) / (double)l->l3_rate;
     if (deep) cycles += (double)(l->spill_cycles * r * v) / (double)deep;
     double tiles = (double)ceil_div(p->rows, r) * (double)ceil_div(p->columns, v * m->lanes);
@@ -268,15 +302,8 @@ static int64_t depth_of_blocks(const plan *p, int64_t n) {
  * across its pages. */
 static void choose_depth(plan *p, bool once) {
     const machine *l = p->m->limits;
-    int64_t available = machine_second(l), unit = l->kc_multiple;
-    int64_t whole = available / (l->mc * p->size) / unit * unit;
-    if (whole < unit) whole = unit;
-    bool fits = p->rows * p->depth * p->size <= available && p->depth <= BLOCKS * whole;
-    int64_t shorter = short_blocks(p, p->nv * p->m->limits->vector_bytes);
-    if (p->pack_columns && shorter)
-        p->block = shorter;
-    else if (p->depth > whole + whole / 2 && !fits)
-        p->block = rounded_depth(p, ceil_div(p->depth, ceil_div(p->depth, whole)));
+    int64_t shorter = short_blocks(p, p->mr, p->nv);
+    p->block = p->pack_columns && shorter ? shorter : long_blocks(p);
     bool slices = once && !p->pack_columns && !p->panel && p->depth > l->stream_rows &&
                   row_distance(p, p->b, contraction_step(p, p->b, p->sum)) >= machine_far(l);
     if (slices) p->block = l->stream_rows;
