@@ -93,15 +93,19 @@ static void mark_loose(const compile_terms *t, const lowered *low) {
     }
 }
 
+static void say_sums(kernel *k, const machine *limits) {
+    schedule_order_sum(k, limits);
+    schedule_group_sums(k, limits);
+}
+
 void compile_lower(qn_ctx *qn, const compile_terms *t, const fuse_kernel *fk, kernel_forms *out) {
     lower_kernel(qn, t->f, fk, &out->low);
     mark_loose(t, &out->low);
     out->parts = split_reduction(out->low.k, &out->first, out->part);
     if (!out->parts) pack_weight(qn, t, fk, out);
     if (!fk->piece.into) mark_inplace(t, out);
-    schedule_order_sum(out->low.k, &qn->run->limits);
-    schedule_group_sums(out->low.k, &qn->run->limits);
-    if (out->first) schedule_group_sums(out->first, &qn->run->limits);
+    say_sums(out->low.k, &qn->run->limits);
+    if (out->first) say_sums(out->first, &qn->run->limits);
 }
 
 void kernel_forms_close(kernel_forms *f) {

@@ -193,10 +193,10 @@ static int64_t panel_depth(const plan *p, int64_t step) {
     return deep < least ? least : deep;
 }
 
-/* Cycles an iteration for the lines of a panel that come from the second cache: each takes the first
- * one's port once, whatever was asked for ahead. */
+/* Cycles an iteration that loads wait for lines of a panel to come from the second cache. */
 static double fill_cycles(const plan *p, int64_t step) {
-    return (double)step / (double)p->m->limits->line;
+    const machine *l = p->m->limits;
+    return (double)step / (double)l->line * (double)l->l2_fill;
 }
 
 /* Do blocks so deep pay, by tiles of r rows and v vectors? Where partial sums wait in the second
@@ -254,10 +254,9 @@ static double tile_time(const plan *p, int r, int v) {
     int64_t step = (int64_t)v * l->vector_bytes; /* of the panel of columns */
     int64_t deep = short_blocks(p, r, v);
     double stream = (double)step / (double)l->l2_rate;
-    if ((deep ? deep : long_blocks(p)) * step > l->l1 * l->l1_usable / 100) {
-        cycles += fill_cycles(p, step);
-        if (cycles < stream) cycles = stream;
-    }
+    const int64_t first = l->l1 * l->l1_usable / 100;
+    if ((deep ? deep : p->depth) * step > first && cycles < stream) cycles = stream;
+    if ((deep ? deep : long_blocks(p)) * step > first) cycles += fill_cycles(p, step);
     if (p->uncached) cycles += (double)(r * p->size) / (double)l->l3_rate;
     if (deep) cycles += (double)(l->spill_cycles * r * v) / (double)deep;
     double tiles = (double)ceil_div(p->rows, r) * (double)ceil_div(p->columns, v * m->lanes);
