@@ -168,11 +168,6 @@ static void choose_row_packing(plan *p) {
     p->pack_rows = choose_large(p, CHOICE_pack_rows, 2, own);
 }
 
-/* Do all partial sums fit the second-level cache? Then they can be stored there between blocks. */
-static bool sums_fit(const plan *p) {
-    return p->rows * p->columns * p->size <= p->m->limits->l2 / 2;
-}
-
 /* Do unpacked rows come from behind the second-level cache for every panel of columns? For short
  * ones a prefetch would be too late. */
 static bool rows_uncached(const plan *p) {
@@ -199,26 +194,20 @@ static double fill_cycles(const plan *p, int64_t step) {
     return (double)step / (double)l->line * (double)l->l2_fill;
 }
 
-/* Do blocks so deep pay, by tiles of r rows and v vectors? Where partial sums wait in the second
- * cache. Else if the panels save clearly more than the sums cost, which a block loads and stores
- * once: a cache that others share is twice as slow as it says. */
-static bool blocks_pay(const plan *p, int r, int v, int64_t deep) {
+/* Do partial sums wait near enough for blocks to pay? In half of the second cache; in all of it that
+ * is usable where panels that come from there instead cost more than their bytes. */
+static bool sums_wait_near(const plan *p) {
     const machine *l = p->m->limits;
-    if (sums_fit(p)) return true;
-    double bytes = (double)p->rows * (double)p->columns * (double)p->size;
-    int64_t rate = bytes <= (double)l->l3_part / 2 ? l->l3_rate : l->memory_rate;
-    double sums = 2.0 * r * v * (double)l->vector_bytes / (double)(deep * rate);
-    double saved = fill_cycles(p, (int64_t)v * l->vector_bytes) - 2 * sums;
-    return saved > 0.05 * r * v / (double)l->fma_rate;
+    int64_t most = l->l2_fill ? machine_second(l) : l->l2 / 2;
+    return p->rows * p->columns * p->size <= most;
 }
 
 /* The depth of blocks of the reduction whose panels stay in the first-level cache; 0 where
  * cutting the sum so does not pay, or no equal blocks of whole vectors exist for columns to be
  * transposed. */
-static int64_t short_blocks(const plan *p, int r, int v) {
-    int64_t deep = panel_depth(p, (int64_t)v * p->m->limits->vector_bytes);
-    int64_t n = ceil_div(p->depth, deep);
-    if (p->depth <= (p->uncached ? 1 : BLOCKS) * deep || !blocks_pay(p, r, v, deep)) return 0;
+static int64_t short_blocks(const plan *p, int64_t step) {
+    int64_t deep = panel_depth(p, step), n = ceil_div(p->depth, deep);
+    if (!sums_wait_near(p) || p->depth <= (p->uncached ? 1 : BLOCKS) * deep) return 0;
     for (int64_t i = n * 4 / 5; i <= n * 3 / 2; i++)
         if (i > 1 && p->depth % (i * p->m->lanes) == 0) return p->depth / i;
     return p->beside ? rounded_depth(p, ceil_div(p->depth, n)) : 0;
@@ -252,7 +241,7 @@ static double tile_time(const plan *p, int r, int v) {
     double cycles = fma > load ? fma : load;
     if (cycles < (double)l->fma_latency) cycles = (double)l->fma_latency;
     int64_t step = (int64_t)v * l->vector_bytes; /* of the panel of columns */
-    int64_t deep = short_blocks(p, r, v);
+    int64_t deep = short_blocks(p, step);
     double stream = (double)step / (double)l->l2_rate;
     const int64_t first = l->l1 * l->l1_usable / 100;
     if ((deep ? deep : p->depth) * step > first && cycles < stream) cycles = stream;
@@ -301,7 +290,7 @@ static int64_t depth_of_blocks(const plan *p, int64_t n) {
  * across its pages. */
 static void choose_depth(plan *p, bool once) {
     const machine *l = p->m->limits;
-    int64_t shorter = short_blocks(p, p->mr, p->nv);
+    int64_t shorter = short_blocks(p, p->nv * p->m->limits->vector_bytes);
     p->block = p->pack_columns && shorter ? shorter : long_blocks(p);
     bool slices = once && !p->pack_columns && !p->panel && p->depth > l->stream_rows &&
                   row_distance(p, p->b, contraction_step(p, p->b, p->sum)) >= machine_far(l);
