@@ -76,8 +76,11 @@ static void packing_is_transposed_in_whole_vectors_of_the_sum(void) {
 
 /* Partial sums of a whole result would be more than a tile may hold: it is made in parts. */
 static void large_results_go_by_blocks_of_the_sum(void) {
-    static const int side[][3] = {{8192, 8192, 1024}, {16400, 8192, 1000}, {100000, 4100, 2048},
-                                  {3000, 100000, 2048}, {32768, 65536, 8192}};
+    static const int side[][3] = {{8192, 8192, 1024},
+                                  {16400, 8192, 1000},
+                                  {100000, 4100, 2048},
+                                  {3000, 100000, 2048},
+                                  {32768, 65536, 8192}};
     for (int i = 0; i < (int)COUNT_OF(side); i++) {
         char text[800];
         product_of(text, side[i][0], side[i][1], side[i][2], BESIDE);

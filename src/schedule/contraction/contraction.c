@@ -194,8 +194,8 @@ static double fill_cycles(const plan *p, int64_t step) {
     return (double)step / (double)l->line * (double)l->l2_fill;
 }
 
-/* Do partial sums wait near enough for blocks to pay? In half of the second cache; in all of it that
- * is usable where panels that come from there instead cost more than their bytes. */
+/* Do partial sums wait near enough for blocks to pay? In half of the second cache; in all of it
+ * that is usable where panels that come from there instead cost more than their bytes. */
 static bool sums_wait_near(const plan *p) {
     const machine *l = p->m->limits;
     int64_t most = l->l2_fill ? machine_second(l) : l->l2 / 2;
@@ -213,8 +213,8 @@ static int64_t short_blocks(const plan *p, int64_t step) {
     return p->beside ? rounded_depth(p, ceil_div(p->depth, n)) : 0;
 }
 
-/* The depth of blocks of which MC rows fill their share of the second cache; all of it where all rows
- * do not fill it. */
+/* The depth of blocks of which MC rows fill their share of the second cache; all of it where all
+ * rows do not fill it. */
 static int64_t long_blocks(const plan *p) {
     const machine *l = p->m->limits;
     int64_t available = machine_second(l), unit = l->kc_multiple;
