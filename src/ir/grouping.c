@@ -56,6 +56,12 @@ static stmt_id def_of(const kernel *k, mem_id tile) {
     return 0;
 }
 
+/* Was it a loop of some sum, of which no number says any more how far a trip goes on? */
+static bool is_lost(const kernel *k, sym terms) {
+    int64_t apart;
+    return sym_is_const(k->syms, terms, &apart) && apart < 0;
+}
+
 /* The loop in whose trips the tile lives anew; 0: it is never defined. */
 static stmt_id home_of(const kernel *k, mem_id tile) {
     stmt_id def = def_of(k, tile);
@@ -101,13 +107,32 @@ bool ir_learned_sum(const kernel *k, mem_id tile, ir_grouping *g) {
     g->parts = g->chains = 1;
     g->lanes = x.spread ? x.spread : 1;
     g->spread = 0;
-    return x.spread != beyond && !(x.spread && (x.block || x.words)) && !(x.halves && !x.spread);
+    return x.spread != beyond && !(x.spread && x.block) && !(x.halves && !x.spread);
 }
 
 /* Where what is made of the tile's sum is noted, else NULL. */
 static ir_grouping *notes(kernel *k, mem_id tile) {
     mem_id of = ir_m(k, tile)->learner;
     return of ? &ir_m(k, of)->sum : NULL;
+}
+
+/* Does each loop that merges into the update's tile from farther away than `loop` go on by whole
+ * runs of so many terms? Else a run is cut, and what follows is not where its number says. */
+static bool in_whole_runs(const kernel *k, stmt_id update, stmt_id loop, int64_t terms) {
+    const ir_stmt *u = ir_s(k, update);
+    stmt_id home = home_of(k, u->store.mem[0]);
+    int64_t own, apart;
+    if (!sym_is_const(k->syms, ir_s(k, loop)->l.terms, &own)) return false;
+    for (stmt_id l = u->parent; home && l && l != home; l = ir_s(k, l)->parent) {
+        const loop_head *h = &ir_s(k, l)->l;
+        if (is_lost(k, h->terms)) return false;
+        if (l == loop || h->terms == SYM_ZERO || sym_hi(k->syms, h->extent) <= 1 ||
+            sym_uses(k->syms, u->store.index, h->var) ||
+            (sym_is_const(k->syms, h->terms, &apart) && apart <= own))
+            continue;
+        if (sym_mod(k->syms, h->terms, sym_const(k->syms, terms)) != SYM_ZERO) return false;
+    }
+    return true;
 }
 
 /* ---- may it be made, and then it is ---------------------------------------------------------- */
@@ -119,9 +144,10 @@ static bool is_outermost(const kernel *k, stmt_id update, stmt_id loop, stmt_id 
     for (stmt_id l = ir_s(k, update)->parent; l && l != home; l = ir_s(k, l)->parent) {
         const loop_head *h = &ir_s(k, l)->l;
         if (l == loop || h->terms == SYM_ZERO) continue;
-        if (!sym_is_const(k->syms, h->terms, &apart) || !sym_is_const(k->syms, h->extent, &trips))
+        if (!sym_is_const(k->syms, h->terms, &apart) || !sym_is_const(k->syms, h->extent, &trips) ||
+            apart < 0)
             return false;
-        if (apart * trips > far) return false;
+        if (__builtin_mul_overflow(apart, trips, &apart) || apart > far) return false;
     }
     return true;
 }
@@ -174,7 +200,7 @@ bool ir_may_halve(const kernel *k, stmt_id update, str *why) {
 
 void ir_halve(kernel *k, mem_id tile) {
     if (notes(k, tile)) notes(k, tile)->halves = true;
-    ir_m(k, tile)->sum.halves &= ir_m(k, tile)->learner == tile;
+    if (ir_m(k, tile)->sum.lanes) ir_m(k, tile)->sum.halves = false;
 }
 
 /* How many terms one run of the loop merges into an element; 0: not known, or some of them are
@@ -188,7 +214,7 @@ static int64_t terms_in(const kernel *k, stmt_id update, stmt_id loop) {
         const loop_head *h = &ir_s(k, l)->l;
         bool merges = !sym_uses(k->syms, u->store.index, h->var);
         if (merges && sym_hi(k->syms, h->extent) > 1) {
-            if (!sym_is_const(k->syms, h->terms, &apart) || !apart) return 0;
+            if (!sym_is_const(k->syms, h->terms, &apart) || apart < 1) return 0;
             if (!inside && apart <= most) return 0;
             if (inside && (!sym_is_const(k->syms, h->extent, &trips) ||
                            __builtin_mul_overflow(terms, trips, &terms)))
@@ -202,7 +228,8 @@ static int64_t terms_in(const kernel *k, stmt_id update, stmt_id loop) {
 
 bool ir_may_block(const kernel *k, stmt_id update, stmt_id loop, str *why) {
     const ir_grouping *g = said(k, ir_s(k, update));
-    bool so = !g || (g->block && !g->online && g->block == terms_in(k, update, loop));
+    bool so = !g || (g->block && !g->online && g->block == terms_in(k, update, loop) &&
+                     in_whole_runs(k, update, loop, g->block));
     return so || not_so(k, ir_s(k, update)->store.mem[0], why);
 }
 
@@ -211,7 +238,9 @@ static void blocks_made(kernel *k, mem_id tile, int64_t terms, bool online) {
     ir_grouping *g = notes(k, tile);
     if (g && (!terms || g->block)) g->spread = beyond;
     if (g) g->block = (uint32_t)terms, g->online = online;
-    if (ir_m(k, tile)->sum.lanes) ir_m(k, tile)->sum.block = 0;
+    if (!ir_m(k, tile)->sum.lanes) return;
+    ir_m(k, tile)->sum.block = 0;
+    ir_m(k, tile)->sum.online = false;
 }
 
 void ir_block(kernel *k, stmt_id update, stmt_id loop, mem_id own) {
@@ -240,35 +269,49 @@ void ir_rescale(kernel *k, mem_id tile, stmt_id loop) {
 void ir_wait_between(kernel *k, mem_id tile, mem_id wide) {
     ir_memory *from = ir_m(k, tile), *to = ir_m(k, wide);
     to->learner = from->learner;
-    if (!from->sum.lanes || !from->sum.block) return;
+    if (!from->sum.lanes || !from->sum.online) return; /* other blocks are made before */
     to->sum = ir_grouped(1, 1, 1);
     to->sum.block = from->sum.block;
     to->sum.online = from->sum.online;
     from->sum.block = 0;
+    from->sum.online = false;
 }
 
 /* ---- was all made? --------------------------------------------------------------------------- */
+
+/* Do trips `outer` terms apart around trips `inner` apart go backwards? Sizes that are not known
+ * are as they were lowered, the unknown ones outside, unless loops have been swapped. */
+static bool goes_backwards(const kernel *k, sym outer, sym inner) {
+    int64_t a, b;
+    bool known = sym_is_const(k->syms, outer, &a), known_inner = sym_is_const(k->syms, inner, &b);
+    if (known && known_inner) return a < b;
+    if (known) return true;
+    return !known_inner && outer != inner && sym_hi(k->syms, sym_sub(k->syms, outer, inner)) <= 0;
+}
 
 /* Does the update merge into each accumulator in order? */
 static bool in_order(const kernel *k, stmt_id update, str *why) {
     const ir_stmt *u = ir_s(k, update);
     stmt_id home = home_of(k, u->store.mem[0]);
-    int64_t last = 0, apart, words = ir_m(k, u->store.mem[0])->sum.words;
+    sym last = SYM_ZERO;
+    int64_t words = ir_m(k, u->store.mem[0])->sum.words;
     bool merges = false;
     for (stmt_id l = u->parent; home && l && l != home; l = ir_s(k, l)->parent) {
         const ir_stmt *x = ir_s(k, l);
+        const char *name = sym_name(k->syms, x->l.var);
+        if (is_lost(k, x->l.terms))
+            return ir_refuse(why, "%s is merged of loops that do not go on in each other", name);
         if (x->l.terms == SYM_ZERO || sym_uses(k->syms, u->store.index, x->l.var)) continue;
         merges = true;
-        bool word = x->loop == LOOP_WORD && x->l.terms == SYM_ONE;
-        if (word && words && sym_hi(k->syms, x->l.extent) == words)
+        bool word = words && x->loop == LOOP_WORD && x->l.terms == SYM_ONE;
+        if (word && sym_hi(k->syms, x->l.extent) == words)
             words = 0;
         else if (x->loop == LOOP_VEC || x->loop == LOOP_WORD)
-            return ir_refuse(why, "lanes of %s are added up at once", sym_name(k->syms, x->l.var));
-        if (!sym_is_const(k->syms, x->l.terms, &apart) || sym_hi(k->syms, x->l.extent) == 1)
-            continue;
-        if (apart < last)
-            return ir_refuse(why, "%s goes backwards in the sum", sym_name(k->syms, x->l.var));
-        last = apart;
+            return ir_refuse(why, "lanes of %s are added up at once", name);
+        if (sym_hi(k->syms, x->l.extent) == 1) continue;
+        if (goes_backwards(k, x->l.terms, last))
+            return ir_refuse(why, "%s goes backwards in the sum", name);
+        last = x->l.terms;
     }
     return !merges || !words || ir_refuse(why, "no words of the sum are added up at once");
 }

@@ -78,6 +78,7 @@
 #define IR_STATES         MONOID_STATES
 #define IR_LANES          64        /* most lanes of a VEC loop */
 #define IR_MEMBERS        1024      /* most members of a THREAD nest */
+#define IR_TERMS_LOST     -1        /* of a loop merged of others that do not go on in each other */
 #define IR_GROUPED        1024      /* most parts, chains or lanes of a sum */
 #define IR_TILE_BYTES     (1 << 26) /* largest tile */
 #define IR_PREFETCH_BYTES (1 << 20) /* most bytes of a prefetch distance */
@@ -205,7 +206,7 @@ typedef struct loop_head {
     sym var, extent; /* extent may use outer variables; may be 0 */
     uint32_t id;     /* among the kernel's loops; one that is no more is never given again */
     uint8_t want;    /* loop_want */
-    sym terms;       /* of a sum: how far a trip goes on; SYM_ZERO: not known (grouping.c) */
+    sym terms;       /* of a sum: how far a trip goes on (grouping.c); SYM_ZERO: it is of none */
 } loop_head;
 
 typedef struct ir_stmt {

@@ -348,7 +348,7 @@ typedef struct sum_order {
     int n;
     loop_h loop[LOOP_CHAIN];
     int run[LOOP_CHAIN]; /* which of the merged loops it becomes a part of */
-    int64_t place[LOOPS];
+    int64_t place[LOOP_CHAIN];
 } sum_order;
 
 static void runs_of_sum(scheduler *m, const contraction *x, sum_order *o) {
@@ -376,14 +376,13 @@ static bool read_in_clone(scheduler *m, stmt_id loop, sum_order *o) {
     c->m = on;
     bool taken = read_whole(c, loop);
     bool moves = taken && !is_deep(c) && c->n - c->kept == o->run[o->n - 1] + 1;
-    for (int i = c->kept; i < c->n && taken; i++)
-        o->place[i - c->kept] = moves ? axis_rank(c, i) : 0;
+    for (int i = c->kept; i < c->n && moves; i++) o->place[i - c->kept] = axis_rank(c, i);
     cleanup_run(&m->k->ctx->heap, &undo);
     return taken;
 }
 
 bool schedule_is_convolution(scheduler *m, stmt_id loop) {
-    sum_order o;
+    sum_order o = {0};
     return read_in_clone(m, loop, &o);
 }
 
@@ -391,7 +390,7 @@ bool schedule_is_convolution(scheduler *m, stmt_id loop) {
 void schedule_order_sum(kernel *k, const machine *limits) {
     scheduler *m = arena_zeroed(&k->arena, sizeof *m);
     stmt_id loop = ir_s(k, k->root)->first;
-    sum_order o;
+    sum_order o = {0};
     *m = (scheduler){.k = k, .limits = limits};
     while (loop && ir_s(k, loop)->kind != STMT_LOOP) loop = ir_s(k, loop)->next;
     if (limits->members > 1 || !loop || !schedule_is_alone(m, loop)) return;

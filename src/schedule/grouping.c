@@ -244,31 +244,42 @@ bool schedule_sums_said(const kernel *k) {
     return false;
 }
 
+/* Say it of a nest; false: of the whole kernel, which is one with its leaf. */
+static bool say_nest(scheduler *m, stmt_id loop, bool alone, stmt_id *learned) {
+    loop_chain c = loop_chain_of(m, loop);
+    mem_id tile[SCHEDULE_TILES];
+    bool leaf = !schedule_has_inner(m, c.body);
+    if (leaf && schedule_reduced_tiles(m, c.body, tile)) {
+        say_below(m->k, m->k->root, in_order);
+        say_row_loops(m, m->k->root, 1);
+        return false;
+    }
+    if (leaf) return true;
+    bool first = alone && schedule_is_alone(m, loop);
+    if (first && schedule_is_attention(m, loop))
+        *learned = loop;
+    else if (!first || !say_product(m, loop))
+        say_rows(m, loop);
+    return true;
+}
+
+static void say_nests(scheduler *m) {
+    stmt_id learned = 0;
+    bool alone = true, more = true;
+    for (stmt_id s = schedule_at(m, m->k->root)->first; s && more; s = schedule_at(m, s)->next) {
+        if (schedule_at(m, s)->kind != STMT_LOOP) continue;
+        more = say_nest(m, s, alone, &learned);
+        alone &= !schedule_has_inner(m, loop_chain_of(m, s).body);
+    }
+    if (learned) say_learned(m->k, m->limits, learned);
+}
+
 void schedule_group_sums(kernel *k, const machine *limits) {
     scheduler m = {.k = k, .limits = limits};
-    if (limits->members > 1) say_learned(k, limits, k->root);
     m.lanes = schedule_lanes(&m);
-    stmt_id learned = 0;
-    bool alone = true;
-    for (stmt_id s = schedule_at(&m, k->root)->first; s && limits->members < 2;
-         s = schedule_at(&m, s)->next)
-        if (schedule_at(&m, s)->kind == STMT_LOOP) {
-            loop_chain c = loop_chain_of(&m, s);
-            mem_id tile[SCHEDULE_TILES];
-            bool leaf = !schedule_has_inner(&m, c.body);
-            if (leaf && schedule_reduced_tiles(&m, c.body, tile)) {
-                say_below(k, k->root, in_order);
-                say_row_loops(&m, k->root, 1);
-                break;
-            }
-            if (leaf) continue;
-            bool first = alone && schedule_is_alone(&m, s);
-            alone = false;
-            if (first && schedule_is_attention(&m, s))
-                learned = s;
-            else if (!first || !say_product(&m, s))
-                say_rows(&m, s);
-        }
-    if (learned) say_learned(k, limits, learned);
+    if (limits->members > 1)
+        say_learned(k, limits, k->root);
+    else
+        say_nests(&m);
     ir_number_terms(k);
 }

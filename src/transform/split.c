@@ -46,8 +46,8 @@ bool transform_merge(kernel *k, stmt_id outer, stmt_id inner, const char *name, 
     if (!sym_is_const(s, width, NULL) && keeps_quotient(k, inner, from, m, width))
         return ir_refuse(why, "an index would be divided by a variable extent");
     bool goes_on = o.l.terms == sym_mul(s, i.l.terms, i.l.extent);
-    ir_s(k, outer)->l = (loop_head){
-        .var = m, .extent = extent, .id = ++k->loops, .terms = goes_on ? i.l.terms : SYM_ZERO};
+    sym terms = goes_on ? i.l.terms : sym_const(s, IR_TERMS_LOST);
+    ir_s(k, outer)->l = (loop_head){.var = m, .extent = extent, .id = ++k->loops, .terms = terms};
     m = ir_trip(k, outer);
     sym to[2] = {sym_div(s, m, width), sym_mod(s, m, width)};
     while (ir_s(k, inner)->first) {

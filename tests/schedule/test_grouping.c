@@ -269,6 +269,9 @@ static void no_schedule_regroups_a_sum(void) {
         {" sum words 4", "split r0 2 -> o w\nword w\n", false},
         {" sum words 2", "split r0 1280 -> w o\nswap w o\nword w\n", false}, /* far apart */
         {" sum in order", "split r0 2 -> o w\nword w\n", false},
+        /* runs that are cut, and so are not where their numbers say */
+        {" sum blocks 8", "split r0 12 -> o v\npad v 8\nsplit v 8 -> p q\nprivatize q\n", false},
+        {" sum in order", "split r0 8 -> o v\nswap o v\nmerge v o -> m\n", false},
     };
     for (size_t i = 0; i < COUNT_OF(at); i++) {
         if (keeps(rows, at[i].said, at[i].lines) != at[i].keeps)
@@ -546,7 +549,8 @@ static void keeps_its_word(const char *text, const machine *m) {
     str_add(&lines, "");
     kernel *k = parse(text);
     schedule_group_sums(k, m);
-    if (schedule_default(k, m, &lines).ungrouped) FAIL("%d bytes: %s", (int)m->vector_bytes, text);
+    if (schedule_default(k, m, &lines).ungrouped)
+        FAIL("%d bytes: %s\n%s", (int)m->vector_bytes, text, lines.s);
     str_free(&lines);
     ir_close(k);
 }

@@ -355,6 +355,7 @@ static void stores_past_the_caches_fill_lines(void) {
                                "      }\n      a0[768*i0 + i1] = t0[0]\n    }\n  }\n}\n";
     machine m = family("zen3");
     m.nontemporal_gain = 1000;
+    m.l2_fill = 0; /* with caches so small tiles would be narrower */
     CHECK(chooses(text, &m, "split i1 24") && !chooses(text, &m, "nontemporal a0"));
     m.open_lines = 1000;
     CHECK(chooses(text, &m, "nontemporal a0"));
