@@ -439,7 +439,7 @@ bool ir_roots_independent(kernel *k, str *why) {
 
 /* Does the index, with the UNROLL and WORD variables around `at` as constants, become constant +
  * VEC variable (lanes: their count) or a constant (lanes 0)? Or, of a load, lanes * VEC variable +
- * a constant below lanes: one element of each register? */
+ * a constant below lanes + a multiple of lanes^2: one element of each of so many registers? */
 static bool register_index(const kernel *k, stmt_id at, sym index, bool load, int64_t *lanes,
                            bool *column) {
     sym_store *s = k->syms;
@@ -455,7 +455,9 @@ static bool register_index(const kernel *k, stmt_id at, sym index, bool load, in
     if (across != 1) { /* the registers' lanes and number are powers of two, at most as many */
         if (!load || *lanes < 2 || across < 2 || across > IR_LANES || (across & (across - 1)))
             return false;
-        if (*lanes > across || sym_lo(s, index) < 0 || sym_hi(s, index) >= across) return false;
+        sym one = sym_mod(s, index, sym_const(s, across * across));
+        if (*lanes > across || sym_lo(s, index) < 0) return false;
+        if (sym_lo(s, one) < 0 || sym_hi(s, one) >= across) return false;
         *lanes = across;
     }
     for (stmt_id p = at; p && p != k->root; p = ir_s(k, p)->parent) {

@@ -47,6 +47,13 @@ loop_chain schedule_staged(const scheduler *m) {
 bool schedule_transpose_copy(scheduler *m, loop_h outer, loop_h inner) {
     loop2 out = step_transpose(maybe(m), outer, inner); /* a column outside, a row inside */
     if (!out.inner.id) return false;
+    if (trips_of(m, out.inner) > m->lanes) { /* of several vectors, one behind the other */
+        loop2 part = step_split(maybe(m), out.inner, m->lanes, "n", "e");
+        if (part.outer.id) {
+            step_bind(maybe(m), part.outer, LOOP_UNROLL);
+            out.inner = part.inner;
+        }
+    }
     step_bind(maybe(m), out.inner, LOOP_VEC);
     step_bind(maybe(m), out.outer, LOOP_UNROLL);
     return true;

@@ -429,6 +429,29 @@ static void registers_read_across_agree(void) {
             }
 }
 
+/* Squares of them, so that what is written is several vectors long. */
+static void registers_of_squares_read_across_agree(void) {
+    static const char *const dtype[] = {"f32", "f64", "i32", "i64", "bf16"};
+    for (int d = 0; d < (is_cc ? 1 : 5); d++)
+        for (int lanes = 2; lanes <= 16; lanes *= is_cc ? 4 : 2)
+            for (int squares = 2; squares <= 3; squares++) {
+                char text[800];
+                int n = lanes * lanes * squares;
+                snprintf(text, sizeof text,
+                         "kernel \"squares\" {\n arg a0 %s[%d] read\n arg a1 %s[%d] write\n"
+                         " reg t0 %s[%d]\n for o < 3 {\n def t0\n"
+                         " unroll i < %d {\n vec v < %d {\n"
+                         "  t0[%d*i + v] = a0[%d*i + v + %d*o]\n }\n }\n"
+                         " unroll c < %d {\n unroll q < %d {\n vec r < %d {\n"
+                         "  a1[%d*o + %d*c + %d*q + r] = t0[%d*q + %d*r + c]\n"
+                         " }\n }\n }\n }\n}\n",
+                         dtype[d], 3 * n, dtype[d], 3 * n, dtype[d], n, lanes * squares, lanes,
+                         lanes, lanes, n, lanes, squares, lanes, n, lanes * squares, lanes,
+                         lanes * lanes, lanes);
+                run((harness_case){.text = text, .seed = (uint64_t)(squares + 17 * lanes)});
+            }
+}
+
 /* Sums of products of the parts of words, in registers and in memory, by lanes that have a dot
  * instruction and others; one factor a word for all lanes, the other packed or as it lies. */
 static void dots_of_words_agree(void) {
@@ -730,6 +753,7 @@ static void every_test(void) {
     RUN(narrow_multiply_adds_round_once);
     RUN(matmul_with_register_tiles_agrees);
     RUN(registers_read_across_agree);
+    RUN(registers_of_squares_read_across_agree);
     RUN(dots_of_words_agree);
     RUN(runs_of_lanes_agree);
     RUN(words_that_are_shifted_agree);

@@ -16,15 +16,20 @@ static machine one_of(int page_parallel_gain) {
                             .dots = 7});
 }
 
-static void check_default(const char *text, const char *has, const char *has_not) {
-    const machine limits = one_of(150);
+static void check_default_of(const machine *limits, const char *text, const char *has,
+                             const char *has_not) {
     kernel *k = parse(text);
     str s;
     str_open(&s, &ctx.heap);
-    schedule_default(k, &limits, &s);
+    schedule_default(k, limits, &s);
     if (!strstr(s.s, has) || strstr(s.s, has_not)) FAIL("the schedule of %s is\n%s", k->name, s.s);
     str_free(&s);
     ir_close(k);
+}
+
+static void check_default(const char *text, const char *has, const char *has_not) {
+    const machine limits = one_of(150);
+    check_default_of(&limits, text, has, has_not);
 }
 
 enum {
@@ -106,6 +111,14 @@ static void large_transpositions_write_lines_in_pairs(void) {
                  "}\n",
                  n * n, n * n, n, n, n, n);
         check_default(text, i ? "split y 2" : "transpose e v", i ? "split y 4" : "split y 2");
+        machine half = one_of(150);
+        half.vector_bytes = 32; /* half a cache line, which is complete before another is begun */
+        half.registers = 16;
+        const char *line = "split j 16 -> y e", *vector = "split j 8 -> y e";
+        check_default_of(&half, text, i ? line : vector, i ? vector : line);
+        check_default_of(&half, text, "transpose e v", "stage");
+        half.registers = 8;
+        check_default_of(&half, text, vector, line);
     }
 }
 

@@ -183,6 +183,11 @@ val llvm_intrinsic(llvm *s, const char *name, int n, const val *x);
 val llvm_shuffle(llvm *s, val x, int lanes, int first, int step); /* lanes first, first+step, ... */
 /* Lanes of two vectors in turn, those of their first or second halves. */
 val llvm_zip(llvm *s, val x, val y, bool second);
+/* A vector of two halves of 16 bytes each, of which AVX2's instructions are made; the lanes of two
+ * such in turn, of the first or second half of each half; a half of each. */
+bool llvm_has_halves(const llvm *s, ll_value x);
+val llvm_zip_halves(llvm *s, val x, val y, bool second);
+val llvm_halves(llvm *s, val x, val y, bool second);
 val llvm_lanes_apart(llvm *s, int parts, const val *part, const int *start, int first);
 void llvm_interleave(llvm *s, int n, const val *x, val *out);
 /* Lanes first, .., as many as given: those past the end of x are any. */

@@ -160,33 +160,45 @@ static ll_type register_type(llvm *s, mem_id m) {
 
 /* Elements of different registers as one vector. Taking two registers' lanes in turn moves each
  * element's place, the bits of its register's number and of its lane in a row, by one bit round, so
- * that after as many rounds as a number has bits the two have changed places. Values that columns
- * share are found again by their numbers. */
-static val column(llvm *s, mem_id m, int number, int round) {
+ * that after as many rounds as a number has bits the two have changed places. Registers of two
+ * halves whose lanes are taken in turn half by half, one instruction, change all bits but the
+ * highest so, from the next on down; then the halves change places. Values that columns share are
+ * found again by their numbers. */
+static val column(llvm *s, mem_id m, int64_t from, int number, int round) {
     const llvm_tile *t = &s->tile[m];
     val x = {.v = s->L->GetPoison(register_type(s, m)), .vec = true};
-    if (!round) return number < t->groups && t->group[number].v ? t->group[number] : x;
-    val low = column(s, m, number / 2, round - 1);
-    val high = column(s, m, number / 2 + (int)t->lanes / 2, round - 1);
+    if (!round)
+        return from + number < t->groups && t->group[from + number].v ? t->group[from + number] : x;
+    int lanes = (int)t->lanes, bits = __builtin_ctz((unsigned)lanes), first = number / 2,
+        second = number / 2 + lanes / 2, take = number % 2;
+    bool halves = llvm_has_halves(s, x.v);
+    if (halves) {
+        int bit = round == bits ? bits - 1 : bits - 1 - round;
+        take = number >> bit & 1;
+        first = number & ~(1 << bit);
+        second = number | 1 << bit;
+    }
+    val low = column(s, m, from, first, round - 1), high = column(s, m, from, second, round - 1);
     if (low.v == x.v && high.v == x.v) return x;
     if (low.v == x.v) low = high; /* no operand that is undefined */
     if (high.v == x.v) high = low;
-    return llvm_zip(s, low, high, number % 2);
+    if (!halves) return llvm_zip(s, low, high, take);
+    return round == bits ? llvm_halves(s, low, high, take) : llvm_zip_halves(s, low, high, take);
 }
 
-static bool is_column(llvm *s, mem_id m, sym index, int *number) {
+static bool is_column(llvm *s, mem_id m, sym index, int64_t *number) {
     llvm_index x;
     llvm_index_of(s, index, &x);
-    *number = (int)x.constant;
+    *number = x.constant;
     return s->tile[m].vec && x.stride == STRIDE_CONSTANT && x.step > 1;
 }
 
 static val load_register(llvm *s, const ir_expr *e, val valid) {
-    int64_t group;
-    int number;
+    int64_t group, number;
     if (is_column(s, e->load.mem, e->load.index, &number)) {
-        int lanes = (int)s->tile[e->load.mem].lanes;
-        val x = column(s, e->load.mem, number, __builtin_ctz((unsigned)lanes));
+        int lanes = (int)s->tile[e->load.mem].lanes, square = lanes * lanes;
+        val x = column(s, e->load.mem, number / square * lanes, (int)(number % square),
+                       __builtin_ctz((unsigned)lanes));
         if (s->lanes < lanes) x = llvm_shuffle(s, x, s->lanes, 0, 1);
         return valid.v ? llvm_select(s, valid, x, llvm_constant(s, e->dtype, 0)) : x;
     }

@@ -364,6 +364,30 @@ val llvm_zip(llvm *s, val x, val y, bool second) {
     return *n;
 }
 
+bool llvm_has_halves(const llvm *s, ll_value x) {
+    ll_type t = s->L->TypeOf(x), element = s->L->GetElementType(t);
+    unsigned bytes = element == s->t_float || element == s->t_i32    ? 4
+                     : element == s->t_double || element == s->t_i64 ? 8
+                                                                     : 0;
+    return s->owner->isa.avx2 && s->L->GetVectorSize(t) * bytes == 32;
+}
+
+val llvm_zip_halves(llvm *s, val x, val y, bool second) {
+    int lanes = llvm_lanes_of(s, x), lane[IR_LANES], quarter = lanes / 4;
+    for (int i = 0; i < lanes; i++) {
+        int place = i % (lanes / 2) / 2 + (second ? quarter : 0) + i / (lanes / 2) * 2 * quarter;
+        lane[i] = place + (i % 2 ? lanes : 0);
+    }
+    return shuffled(s, x, y, lanes, lane);
+}
+
+val llvm_halves(llvm *s, val x, val y, bool second) {
+    int lanes = llvm_lanes_of(s, x), lane[IR_LANES], half = lanes / 2;
+    for (int i = 0; i < lanes; i++)
+        lane[i] = i % half + (second ? half : 0) + (i < half ? 0 : lanes);
+    return shuffled(s, x, y, lanes, lane);
+}
+
 val llvm_lane(llvm *s, val x, int lane) {
     if (!x.vec) return x;
     llvm_at(s, x.level);
