@@ -125,6 +125,12 @@ static expr_id math_times_bell(const math *m, math_two a, math_bell b) {
     return math_mul(m, y, b.power);
 }
 
+/* SCALE h(t) in F32, from a row of pieces. */
+static expr_id math_by_pieces(const math *m, int pieces, expr_id t) {
+    math_bell b = math_bell_f32(m, t);
+    return math_mul(m, math_pieces_of(m, pieces, t, b.e), b.power);
+}
+
 static expr_id math_is_near(const math *m, math_bell b) {
     return math_lt(m, b.square, math_f(m, 1.125));
 }
@@ -145,10 +151,7 @@ expr_id math_gelu(const math *m, const expr_id *arg) {
     expr_id x = arg[0];
     bool f32 = m->dtype == QN_F32;
     expr_id t = math_size(m, x, f32 ? math_pieces_most(PIECES_GELU) : 38.75);
-    if (!f32) return math_right_less(m, x, math_gelu_f64(m, t));
-    math_bell b = math_bell_f32(m, t);
-    expr_id h = math_pieces_of(m, PIECES_GELU, t, b.e);
-    return math_right_less(m, x, math_mul(m, h, b.power));
+    return math_right_less(m, x, f32 ? math_by_pieces(m, PIECES_GELU, t) : math_gelu_f64(m, t));
 }
 
 /* Phi(-t) - t phi(t), phi(t) = e^(-t^2/2) / sqrt(2 pi): 0 at 0.75, where both have to be exact. */
@@ -173,10 +176,8 @@ expr_id math_gelu_slope(const math *m, const expr_id *arg) {
     expr_id x = arg[0];
     bool f32 = m->dtype == QN_F32;
     expr_id t = math_size(m, x, f32 ? math_pieces_most(PIECES_GELU_SLOPE) : 38.75);
-    if (!f32) return math_slope_of(m, x, math_gelu_slope_f64(m, t));
-    math_bell b = math_bell_f32(m, t);
-    expr_id h = math_pieces_of(m, PIECES_GELU_SLOPE, t, b.e);
-    return math_slope_of(m, x, math_mul(m, h, b.power));
+    return math_slope_of(m, x,
+                         f32 ? math_by_pieces(m, PIECES_GELU_SLOPE, t) : math_gelu_slope_f64(m, t));
 }
 
 /* ---- gelu by tanh --------------------------------------------------------------------------- */

@@ -107,28 +107,26 @@ static qn_fft_norm other_norm(qn_fft_norm norm) {
                                      : norm;
 }
 
-qn_tensor *qn_fft(qn_tensor *x, int64_t n, int axis, qn_fft_norm norm) {
-    func_frame f = func_on("fft", ARG(x));
+static qn_tensor *one_axis(const char *name, qn_tensor *x, transform t, int axis) {
+    func_frame f = func_on(name, ARG(x));
     func_floats(&f, 1, &x);
-    return func_end(f, along(x, &(transform){CALL_FFT_COMPLEX, false, n, norm}, axis));
+    return func_end(f, along(x, &t, axis));
+}
+
+qn_tensor *qn_fft(qn_tensor *x, int64_t n, int axis, qn_fft_norm norm) {
+    return one_axis("fft", x, (transform){CALL_FFT_COMPLEX, false, n, norm}, axis);
 }
 
 qn_tensor *qn_ifft(qn_tensor *x, int64_t n, int axis, qn_fft_norm norm) {
-    func_frame f = func_on("ifft", ARG(x));
-    func_floats(&f, 1, &x);
-    return func_end(f, along(x, &(transform){CALL_FFT_COMPLEX, true, n, norm}, axis));
+    return one_axis("ifft", x, (transform){CALL_FFT_COMPLEX, true, n, norm}, axis);
 }
 
 qn_tensor *qn_rfft(qn_tensor *x, int64_t n, int axis, qn_fft_norm norm) {
-    func_frame f = func_on("rfft", ARG(x));
-    func_floats(&f, 1, &x);
-    return func_end(f, along(x, &(transform){CALL_FFT_REAL_IN, false, n, norm}, axis));
+    return one_axis("rfft", x, (transform){CALL_FFT_REAL_IN, false, n, norm}, axis);
 }
 
 qn_tensor *qn_irfft(qn_tensor *x, int64_t n, int axis, qn_fft_norm norm) {
-    func_frame f = func_on("irfft", ARG(x));
-    func_floats(&f, 1, &x);
-    return func_end(f, along(x, &(transform){CALL_FFT_REAL_OUT, true, n, norm}, axis));
+    return one_axis("irfft", x, (transform){CALL_FFT_REAL_OUT, true, n, norm}, axis);
 }
 
 /* A signal that is symmetric about 0 has a real spectrum: time and frequency exchanged. */
