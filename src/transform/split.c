@@ -1,9 +1,10 @@
 /* split.c - one loop as two, two loops as one. Neither changes the order of iterations, so both are
  * always legal; the normal form of sym restores an index that was split and merged.
  *
- * split, swap         ir/loops.c merge o n -> m      for o < p { for n < q {..} }  becomes  for m <
- * p*q {..}  with o = m/q and
- *                     n = m - q*(m/q).
+ *     merge o n -> m    for o < p { for n < q {..} }  becomes  for m < p*q {..}
+ *                       with o = m/q and n = m - q*(m/q)
+ *
+ * split and swap themselves are in ir/loops.c.
  *
  * merge wants the loops perfectly nested, and the inner extent free of the outer variable and
  * positive by its range where it is no constant, because it is divided by. Then, too, m/q must
