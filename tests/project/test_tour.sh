@@ -44,7 +44,7 @@ check where_b_is_packed says 'packs B' src/transform/stage.c copy_in
 check where_0_times_x_is_folded says 'folds 0*x' src/graph/rules/rules.c rule_times_zero
 check where_exponentials_are_kept says 'exponentials of a softmax' src/plan/fuse.c decide
 check where_the_gradient_of_pad_is says 'such as that of pad' src/grad/rules.c rule_pad
-check where_the_tail_mask_is says 'AVX-512 tail mask' src/emit/llvm/index.c llvm_lane_mask
-check where_schedules_are_checked says 'is the result sound' src/ir/check.c ir_verify
+check where_the_tail_mask_is says 'the tail mask' src/emit/llvm/index.c llvm_lane_mask
+check where_schedules_are_checked says 'is every access in bounds' src/ir/check.c ir_verify
 check the_readme_leads_to_the_tour grep -q 'docs/tour.md' README.md
 test_end
