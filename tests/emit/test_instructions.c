@@ -135,6 +135,37 @@ static void functions_by_pieces_look_up_in_registers(void) {
     }
 }
 
+/* ---- dots ------------------------------------------------------------------------------------ */
+
+/* Sums of products of bytes and of halves: the instruction where there is one, else multiply-adds
+ * of halves, which give the same whole numbers; no product of words. */
+static void dots_are_instructions_or_made_of_halves(void) {
+    static const char *const form =
+        "kernel \"dots\" {\n arg a0 i32[%d] write\n arg a1 %s[%d] read\n arg a2 %s[%d] read\n"
+        " reg t0 i32[%d]\n for i < 5 {\n def t0 = i32(0)\n for k < 3 {\n vec v < %d {\n"
+        " word p < %d {\n t0[v] += mul(cast:i32(a1[%d*v + p + %d*k]), cast:i32(a2[%d*v + p + "
+        "%d*i]))\n }\n }\n }\n vec w < %d {\n a0[%d*i + w] = t0[w]\n }\n }\n}\n";
+    const emit_isa *isa = &((cpu *)h.cpu)->isa;
+    struct emit_llvm *owner = h.compiler[0] == 'l' ? ((cpu *)h.cpu)->llvm : NULL;
+    for (int i = 0; i < 12; i++) {
+        bool bytes = i % 2, none = i >= 6;
+        int lanes = 4 << i / 2 % 3, p = bytes ? 4 : 2, n = lanes * p;
+        char text[800];
+        const char *left = bytes ? "u8" : "i16", *right = bytes ? "i8" : "i16";
+        snprintf(text, sizeof text, form, 5 * lanes, left, 3 * n, right, 5 * n, lanes, lanes, p, p,
+                 n, p, n, lanes, lanes);
+        if (owner && none) owner->isa.vnni = false;
+        for (uint64_t seed = 0; seed < 20; seed++) run((harness_case){.text = text, .seed = seed});
+        if (owner && isa->avx2 && (lanes < 16 || isa->avx512)) {
+            kernel *k = ir_parse(h.qn, text);
+            CHECK_INT(count_in_ir(k, "mul <") + count_in_ir(k, "mul nsw <"), 0);
+            CHECK(count_in_ir(k, isa->vnni && !none ? "call <" : ".pmadd") > 0);
+            ir_close(k);
+        }
+        if (owner) owner->isa.vnni = isa->vnni;
+    }
+}
+
 /* ---- the order of instructions --------------------------------------------------------------- */
 
 /* Loads stand before the stores beside them, but those of what was just stored. */
@@ -181,6 +212,7 @@ static void every_test(void) {
     RUN(powers_of_two_scale_at_once);
     RUN(lookups_agree_on_every_dtype);
     RUN(functions_by_pieces_look_up_in_registers);
+    RUN(dots_are_instructions_or_made_of_halves);
     RUN(what_is_stored_is_computed_first);
     RUN(fetches_are_written_and_change_nothing);
 }

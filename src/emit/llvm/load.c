@@ -182,7 +182,8 @@ static bool open_target(emit_llvm *e, char *why, size_t size) {
     L->DisposeMessage(triple);
     e->cpu = L->GetHostCPUName();
     e->features = L->GetHostCPUFeatures();
-    const bool dot[IR_DOTS] = {e->isa.vnni, e->isa.vnni, e->isa.bf16};
+    bool whole = e->isa.vnni || e->isa.avx2;
+    const bool dot[IR_DOTS] = {whole, whole, e->isa.bf16};
     for (int i = 0; i < IR_DOTS; i++) e->dots[i] = dot[i];
     if (L->GetTargetFromTriple(e->triple, &e->target, &message)) {
         snprintf(why, size, "LLVM: %s", message ? message : "no target for this machine");

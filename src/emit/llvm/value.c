@@ -200,6 +200,17 @@ val llvm_cast(llvm *s, int opcode, val x, ll_type element) {
     return *n;
 }
 
+val llvm_halved(llvm *s, val x) {
+    ll_type type = s->L->VectorType(s->t_i16, 2 * (unsigned)llvm_lanes_of(s, x));
+    val *n = llvm_number(s, (llvm_key){{TAG_CAST, LL_BITCAST, id(x.v), (uint64_t)(uintptr_t)type}},
+                         x.level);
+    if (n->v) return *n;
+    llvm_at(s, x.level);
+    n->v = s->L->BuildCast(s->b, LL_BITCAST, x.v, type, "");
+    n->vec = true;
+    return *n;
+}
+
 val llvm_negate(llvm *s, val x) {
     val *n = llvm_number(s, (llvm_key){{TAG_NEG, id(x.v)}}, x.level);
     if (n->v) return *n;

@@ -181,7 +181,7 @@ static bool find_dot(const word *w, const ir_stmt *t, dot *d) {
     for (int i = 0; i < 2; i++)
         if (ir_expr_reads(s->k, f[i], t->store.mem[0])) return false;
     if (!s->lane_var || !llvm_sym_varies(s, t->store.index)) return false;
-    if (s->lanes != 4 && s->lanes != 8 && s->lanes != 16) return false;
+    if (s->lanes != 4 && s->lanes != 8 && (s->lanes != 16 || !s->owner->isa.avx512)) return false;
     int sum = ir_m(s->k, t->store.mem[0])->dtype;
     for (int i = 0; i < 2 * IR_DOTS; i++) {
         d->row = &ir_dots[i / 2];
@@ -193,20 +193,60 @@ static bool find_dot(const word *w, const ir_stmt *t, dot *d) {
     return false;
 }
 
+static int deepest(const val *x, int n) {
+    int level = 0;
+    for (int i = 0; i < n; i++)
+        if (x[i].level > level) level = x[i].level;
+    return level;
+}
+
+/* The even or odd bytes of words, as halves. */
+static val every_other(llvm *s, val x, bool odd, bool is_signed) {
+    val halves = llvm_halved(s, x), eight = llvm_int_like(s, halves, 8);
+    if (!is_signed && !odd) return llvm_binary(s, LL_AND, halves, llvm_int_like(s, halves, 255));
+    if (!odd) halves = llvm_binary(s, LL_SHL, halves, eight);
+    return llvm_binary(s, is_signed ? LL_ASHR : LL_LSHR, halves, eight);
+}
+
+/* Products of halves, two and two added up: exact, whatever they are. */
+static val halves_added(llvm *s, val x, val y) {
+    ll_value arg[2] = {x.v, y.v};
+    int lanes = llvm_lanes_of(s, x);
+    const char *name = lanes == 8    ? "llvm.x86.sse2.pmadd.wd"
+                       : lanes == 16 ? "llvm.x86.avx2.pmadd.wd"
+                                     : "llvm.x86.avx512.pmaddw.d.512";
+    return llvm_call(s, llvm_plain(name), 2, arg, deepest((val[]){x, y}, 2), true);
+}
+
+/* What the instruction would add, by multiply-adds of halves. */
+static val by_halves(llvm *s, const dot *d, val left, val right) {
+    if (d->row->parts == 2) return halves_added(s, llvm_halved(s, left), llvm_halved(s, right));
+    val sum[2];
+    for (int odd = 0; odd < 2; odd++)
+        sum[odd] = halves_added(s, every_other(s, left, odd, d->row->left == QN_I8),
+                                every_other(s, right, odd, d->row->right == QN_I8));
+    return llvm_binary(s, LL_ADD, sum[0], sum[1]);
+}
+
+static val dot_of(llvm *s, const dot *d, val sum, val left, val right) {
+    if (d->row->sum == QN_I32 && !s->owner->isa.vnni)
+        return llvm_binary(s, LL_ADD, sum, by_halves(s, d, left, right));
+    ll_value arg[3] = {sum.v, left.v, right.v};
+    char name[64];
+    snprintf(name, sizeof name, "%s.%d", d->row->name, 32 * s->lanes);
+    return llvm_call(s, llvm_plain(name), 3, arg, deepest((val[]){sum, left, right}, 3), true);
+}
+
 static void write_dot(const word *w, const ir_stmt *t, const dot *d) {
     llvm *s = w->s;
     expr_id old = ir_load(s->k, t->store.mem[0], t->store.index, t->store.valid, 0, 0);
     llvm_begin_statement(s);
     val left = words_of(w, d->left), right = words_of(w, d->right);
     val sum = llvm_splat(s, llvm_expr(s, old), s->lanes);
-    ll_value arg[3] = {sum.v, llvm_splat(s, left, s->lanes).v, llvm_splat(s, right, s->lanes).v};
-    int level = sum.level > left.level ? sum.level : left.level;
-    if (right.level > level) level = right.level;
-    char name[64];
-    snprintf(name, sizeof name, "%s.%d", d->row->name, 32 * s->lanes);
+    left = llvm_splat(s, left, s->lanes), right = llvm_splat(s, right, s->lanes);
     ir_stmt set = *t;
     set.monoid = MONOID_SET;
-    llvm_store_value(s, &set, llvm_call(s, llvm_plain(name), 3, arg, level, true));
+    llvm_store_value(s, &set, dot_of(s, d, sum, left, right));
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */
