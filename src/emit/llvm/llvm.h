@@ -177,7 +177,7 @@ val llvm_compare(llvm *s, int predicate, val x, val y); /* integers */
 val llvm_compare_real(llvm *s, int predicate, val x, val y);
 val llvm_select(llvm *s, val c, val x, val y);
 val llvm_cast(llvm *s, int opcode, val x, ll_type element); /* x itself when it has that type */
-val llvm_halved(llvm *s, val x); /* vectors of words as vectors of halves */
+val llvm_as_i16(llvm *s, val x);                            /* a vector of i32, bitcast */
 val llvm_negate(llvm *s, val x);
 /* An intrinsic overloaded on x's type alone, of n operands of that type. */
 val llvm_intrinsic(llvm *s, const char *name, int n, const val *x);

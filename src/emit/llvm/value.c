@@ -188,8 +188,7 @@ val llvm_select(llvm *s, val c, val x, val y) {
     return *n;
 }
 
-val llvm_cast(llvm *s, int opcode, val x, ll_type element) {
-    ll_type type = llvm_shaped(s, element, x);
+static val cast_to(llvm *s, int opcode, val x, ll_type type) {
     if (type == s->L->TypeOf(x.v)) return x;
     val *n = llvm_number(
         s, (llvm_key){{TAG_CAST, (uint64_t)opcode, id(x.v), (uint64_t)(uintptr_t)type}}, x.level);
@@ -200,15 +199,12 @@ val llvm_cast(llvm *s, int opcode, val x, ll_type element) {
     return *n;
 }
 
-val llvm_halved(llvm *s, val x) {
-    ll_type type = s->L->VectorType(s->t_i16, 2 * (unsigned)llvm_lanes_of(s, x));
-    val *n = llvm_number(s, (llvm_key){{TAG_CAST, LL_BITCAST, id(x.v), (uint64_t)(uintptr_t)type}},
-                         x.level);
-    if (n->v) return *n;
-    llvm_at(s, x.level);
-    n->v = s->L->BuildCast(s->b, LL_BITCAST, x.v, type, "");
-    n->vec = true;
-    return *n;
+val llvm_cast(llvm *s, int opcode, val x, ll_type element) {
+    return cast_to(s, opcode, x, llvm_shaped(s, element, x));
+}
+
+val llvm_as_i16(llvm *s, val x) {
+    return cast_to(s, LL_BITCAST, x, llvm_vector(s, s->t_i16, 2 * llvm_lanes_of(s, x)));
 }
 
 val llvm_negate(llvm *s, val x) {

@@ -200,16 +200,16 @@ static int deepest(const val *x, int n) {
     return level;
 }
 
-/* The even or odd bytes of words, as halves. */
-static val every_other(llvm *s, val x, bool odd, bool is_signed) {
-    val halves = llvm_halved(s, x), eight = llvm_int_like(s, halves, 8);
-    if (!is_signed && !odd) return llvm_binary(s, LL_AND, halves, llvm_int_like(s, halves, 255));
-    if (!odd) halves = llvm_binary(s, LL_SHL, halves, eight);
-    return llvm_binary(s, is_signed ? LL_ASHR : LL_LSHR, halves, eight);
+/* The even or odd bytes of words, widened to i16. */
+static val widened_bytes(llvm *s, val x, bool odd, bool is_signed) {
+    val wide = llvm_as_i16(s, x), eight = llvm_int_like(s, wide, 8);
+    if (!is_signed && !odd) return llvm_binary(s, LL_AND, wide, llvm_int_like(s, wide, 255));
+    if (!odd) wide = llvm_binary(s, LL_SHL, wide, eight);
+    return llvm_binary(s, is_signed ? LL_ASHR : LL_LSHR, wide, eight);
 }
 
-/* Products of halves, two and two added up: exact, whatever they are. */
-static val halves_added(llvm *s, val x, val y) {
+/* Products of i16, adjacent pairs added up in i32: exact, whatever they are. */
+static val multiply_add(llvm *s, val x, val y) {
     ll_value arg[2] = {x.v, y.v};
     int lanes = llvm_lanes_of(s, x);
     const char *name = lanes == 8    ? "llvm.x86.sse2.pmadd.wd"
@@ -218,19 +218,19 @@ static val halves_added(llvm *s, val x, val y) {
     return llvm_call(s, llvm_plain(name), 2, arg, deepest((val[]){x, y}, 2), true);
 }
 
-/* What the instruction would add, by multiply-adds of halves. */
-static val by_halves(llvm *s, const dot *d, val left, val right) {
-    if (d->row->parts == 2) return halves_added(s, llvm_halved(s, left), llvm_halved(s, right));
+/* What a dot instruction would add, by multiply-adds of i16. */
+static val dot_by_multiply_adds(llvm *s, const dot *d, val left, val right) {
+    if (d->row->parts == 2) return multiply_add(s, llvm_as_i16(s, left), llvm_as_i16(s, right));
     val sum[2];
     for (int odd = 0; odd < 2; odd++)
-        sum[odd] = halves_added(s, every_other(s, left, odd, d->row->left == QN_I8),
-                                every_other(s, right, odd, d->row->right == QN_I8));
+        sum[odd] = multiply_add(s, widened_bytes(s, left, odd, d->row->left == QN_I8),
+                                widened_bytes(s, right, odd, d->row->right == QN_I8));
     return llvm_binary(s, LL_ADD, sum[0], sum[1]);
 }
 
 static val dot_of(llvm *s, const dot *d, val sum, val left, val right) {
     if (d->row->sum == QN_I32 && !s->owner->isa.vnni)
-        return llvm_binary(s, LL_ADD, sum, by_halves(s, d, left, right));
+        return llvm_binary(s, LL_ADD, sum, dot_by_multiply_adds(s, d, left, right));
     ll_value arg[3] = {sum.v, left.v, right.v};
     char name[64];
     snprintf(name, sizeof name, "%s.%d", d->row->name, 32 * s->lanes);
