@@ -343,7 +343,7 @@ static void words_of_a_product_are_said_where_there_is_the_instruction(void) {
         "      a0[64*i0 + i1] = t0[0]\n    }\n  }\n}\n";
     machine m = limits;
     said_of(narrow, &m, " sum in order");
-    m.dots = (uint64_t)1 << ir_dot_of(QN_BF16, QN_BF16, QN_F32);
+    m.dots = 1 << ir_dot_of(QN_BF16, QN_BF16, QN_F32);
     said_of(narrow, &m, " sum words 2");
     str lines;
     str_open(&lines, &ctx.heap);
