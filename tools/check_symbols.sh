@@ -2,7 +2,7 @@
 # check_symbols.sh LIBRARY HEADER... - what a release build of the shared library takes and gives:
 # nothing that ends the process or prints is reachable; nothing is exported but what the headers
 # declare, and all of that is; no data that can change is global; LLVM is not linked; and without its
-# symbols for debuggers it takes what docs/decisions/size.md allows.
+# symbols for debuggers it takes what docs/decisions/018-size.md allows.
 #
 # Exempt from the rule on data: the compiler's own, and the tables of LLVM's functions. A process has
 # a libLLVM once however many contexts use it, so each is looked up once, under a lock; and a loader of
@@ -43,7 +43,7 @@ if readelf -h "$library" | grep -q 'Machine:.*X86-64'; then
     strip -o "$stripped" "$library"
     size=$(wc -c <"$stripped")
     rm -f "$stripped"
-    [ "$size" -le 2044723 ] || complain "takes $size bytes, more than 1.95 MiB (docs/decisions/size.md)"
+    [ "$size" -le 2044723 ] || complain "takes $size bytes, more than 1.95 MiB (docs/decisions/018-size.md)"
 fi
 
 readelf -d "$library" | grep -q 'NEEDED.*LLVM' && complain "links LLVM"

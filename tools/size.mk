@@ -1,4 +1,4 @@
-# How the library is kept small: docs/decisions/size.md. Included by the Makefile.
+# How the library is kept small: docs/decisions/018-size.md. Included by the Makefile.
 
 # Nothing unwinds through the library but debuggers, which find what they need in .debug_frame.
 ALL_CFLAGS += $(if $(strip $(SANFLAGS)),,-fno-asynchronous-unwind-tables)

@@ -20,6 +20,8 @@ FOLDERS = ["src", "include", "models", "tests", "bench", "examples", "tools", "d
 C_LIKE = (".c", ".h")
 TEXT_LIKE = C_LIKE + (".py", ".sh", ".md", ".1", ".in", ".mk")
 
+CHECKERS = ("tools/style.py", "tests/project/test_style.sh")  # name what is not there, on purpose
+
 FILE_WARN, FILE_MOST = 800, 1000
 FUNCTION_WARN, FUNCTION_MOST = 60, 100
 PARAMETERS_MOST = 6
@@ -159,8 +161,46 @@ def check_text(report, path, lines):
             report.error(path, number, "space at the end of the line")
         if "\t" in line and path.endswith(C_LIKE + (".py", ".sh")):
             report.error(path, number, "a tab")
-        if UNFINISHED.search(line) and path != "tools/style.py":
+        if UNFINISHED.search(line) and path not in CHECKERS:
             report.error(path, number, "unfinished: " + UNFINISHED.search(line).group())
+
+
+def anchors(text):
+    """What a heading is called in a link, as GitHub makes it."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-")
+            for head in re.findall(r"^#+ (.*)$", text, re.M)}
+
+
+def check_links(report, root, path, lines):
+    """A relative link of a page leads to a file and to a heading that are there; a page of docs/ that
+    any file names is there."""
+    def read(name):
+        with open(os.path.join(root, name), encoding="utf-8") as file:
+            return file.read()
+
+    for number, line in enumerate(lines, 1):
+        if path.endswith(".md"):
+            for link in re.findall(r"\]\(([^)\s]+)\)", line):
+                if re.match(r"[a-z]+:", link):
+                    continue
+                name, _, anchor = link.partition("#")
+                to = os.path.normpath(os.path.join(os.path.dirname(path), name)) if name else path
+                if not os.path.exists(os.path.join(root, to)):
+                    report.error(path, number, f"a link to {link}, which is not there")
+                elif anchor and to.endswith(".md") and anchor not in anchors(read(to)):
+                    report.error(path, number, f"a link to {link}, a heading that is not there")
+        for name in re.findall(r"(?<![\w./-])docs/[\w./-]*\.md\b", line):
+            if path not in CHECKERS and not os.path.exists(os.path.join(root, name)):
+                report.error(path, number, f"names {name}, which is not there")
+
+
+def check_decisions(report, paths):
+    """Decisions are numbered in the order in which they were taken, without a gap."""
+    names = [p for p in paths if re.match(r"docs/decisions/", p)]
+    for number, path in enumerate(sorted(names), 1):
+        if not re.fullmatch(rf"docs/decisions/{number:03}-[a-z0-9-]+\.md", path):
+            report.error(path, 1, f"a decision is called docs/decisions/NNN-title.md; here comes {number:03}")
 
 
 def check_size(report, path, lines):
@@ -212,7 +252,9 @@ def main():
     root = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "..")
     report, to_format, folders = Report(), [], {}
     count = 0
-    for path in files(root):
+    paths = files(root)
+    check_decisions(report, paths)
+    for path in paths:
         if not path.endswith(TEXT_LIKE) and os.path.basename(path) not in ("Makefile", "run"):
             continue
         with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
@@ -222,6 +264,7 @@ def main():
         if lines and lines[-1] == "":
             lines.pop()
         check_text(report, path, lines)
+        check_links(report, root, path, lines)
         check_size(report, path, lines)
         if path == "Makefile" and len(lines) > 150:
             report.error(path, 151, "the Makefile has more than 150 lines")

@@ -17,7 +17,7 @@
  *
  * Two products of which one takes the other's rows by element, as in a perceptron of two layers,
  * have such scores, too, but no statistics of them, and storing them may cost less: the products'
- * widths decide (docs/decisions/product-pairs.md).
+ * widths decide (docs/decisions/008-product-pairs.md).
  *
  * fuse.c walks from consumers to producers. Statistics of scores are decided as late as possible,
  * so that the contraction that makes a kernel one of blocks comes first. */

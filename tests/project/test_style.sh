@@ -45,6 +45,10 @@ spoil() { # spoil NAME FILE LINE TEXT
 
 check passes_this_tree python3 tools/style.py
 tree
+mkdir "$scratch/tree/docs/decisions"
+printf '# Why\n\n[back](../a.md#a-heading-of-it), [here](#why), [there](https://nowhere.invalid/b.md)\n' \
+    >"$scratch/tree/docs/decisions/001-why.md"
+printf '## A heading `of` it\n\n[why](decisions/001-why.md), docs/decisions/001-why.md\n' >"$scratch/tree/docs/a.md"
 check passes_a_clean_tree style
 spoil finds_a_later_room src/graph/good.c '#include "ir/ir.h"' 'may not include'
 spoil finds_an_include_without_room src/graph/good.c '#include "local.h"' 'must name its room'
@@ -53,6 +57,11 @@ spoil finds_abort src/graph/good.c 'static void f(void) { abort(); }' 'must not 
 spoil finds_printing src/graph/good.c 'static void f(void) { printf("x"); }' 'must not call printf'
 spoil finds_stderr src/graph/good.c 'static void f(void) { fputs("x", stderr); }' 'must not print'
 spoil finds_unfinished_work docs/a.md "$(printf 'TO%s: more' DO)" 'unfinished'
+spoil finds_a_broken_link docs/a.md 'see [b](b.md)' 'a link to b.md'
+spoil finds_a_link_to_no_heading docs/a.md 'see [b](#other)' 'a heading that is not there'
+spoil finds_a_page_that_is_gone src/graph/good.c '/* docs/gone.md says why. */' 'names docs/gone.md'
+spoil finds_a_decision_without_number docs/decisions/why.md '# Why' 'a decision is called'
+spoil finds_a_gap_among_decisions docs/decisions/002-why.md '# Why' 'here comes 001'
 spoil finds_long_lines src/graph/good.c "/* $(printf '%0100d' 0) */" 'columns'
 spoil finds_tabs src/graph/good.c "$(printf '\tint a;')" 'a tab'
 spoil finds_trailing_space src/graph/good.c 'int a; ' 'space at the end'
