@@ -93,8 +93,9 @@ bench: all $(BENCH)  ## run the benchmarks
 $(BUILD)/bench/peers: $(VERSUS) $(BUILD)/internal.a
 	@echo "  ld $@"; $(CC) -o $@ $^ $(LDLIBS)
 
-bench-peers: all $(BUILD)/bench/peers  ## compare with other libraries (BENCH_ARGS=...)
+bench-peers: all $(BUILD)/bench/peers  ## compare with other libraries (BENCH_ARGS=...), into docs/performance.md
 	@$(BUILD)/bench/peers -o $(BUILD)/bench $(BENCH_ARGS)
+	@python3 tools/bench_table.py $(BUILD)/bench/versus.jsonl docs/performance.md
 
 bench-check: all $(BUILD)/bench/peers  ## the same, and hold it against the floors
 	@$(BUILD)/bench/peers -o $(BUILD)/bench --check $(BENCH_ARGS)

@@ -368,7 +368,7 @@ int main(int argc, char **argv) {
     char path[4096];
     mkdir(o.folder, 0777);
     snprintf(path, sizeof path, "%s/versus.jsonl", o.folder);
-    int bad = vs_report_write(path, n, results);
+    int bad = vs_report_write(path, &o, n, results);
     snprintf(path, sizeof path, "%s/roofline.svg", o.folder);
     bad |= vs_roofline(path, n, results);
     vs_summary(n, results);

@@ -1,10 +1,14 @@
-/* report.c - the table, the JSON lines, and the families' geometric means, worst first. */
+/* report.c - the table, the JSON lines, and the families' geometric means, worst first. The first
+ * JSON line says what ran where: of it tools/bench_table.py writes docs/performance.md. */
+#include "machine/machine.h"
 #include "versus.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 static void show_time(double t) {
     if (t <= 0)
@@ -48,12 +52,44 @@ static void put_text(FILE *f, const char *s) {
             fputc(*s, f);
 }
 
-int vs_report_write(const char *path, int n, const vs_result *r) {
+/* What the system calls the processor; "" where it does not say. */
+static void processor_name(char *out, size_t size) {
+    char line[256], *name;
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    *out = 0;
+    while (f && !*out && fgets(line, sizeof line, f))
+        if (!strncmp(line, "model name", 10) && (name = strstr(line, ": ")))
+            snprintf(out, size, "%s", name + 2);
+    if (f) fclose(f);
+}
+
+/* A run of all families on the machine itself may stand for its kind; a part of one may not, nor
+ * one under the record of another machine. */
+static void put_run(FILE *f, const vs_options *o) {
+    const char *family = machine_here().name, *name, *doc, *about = "", *played;
+    char processor[256], day[16];
+    time_t now = time(NULL);
+    struct tm local;
+    for (int i = 0; machine_family(i, &name, &doc); i++)
+        if (!strcmp(name, family)) about = doc;
+    processor_name(processor, sizeof processor);
+    strftime(day, sizeof day, "%F", localtime_r(&now, &local));
+    played = getenv("QN_MACHINE");
+    bool whole = !o->family && !o->name && !(played && *played);
+    fprintf(f, "{\"machine\":\"%s\",\"about\":\"%s\",\"processor\":\"", family, about);
+    put_text(f, processor);
+    fprintf(f, "\",\"cores\":%ld,\"date\":\"%s\",\"whole\":%s,\"quick\":%s,\"rounds\":%d}\n",
+            sysconf(_SC_NPROCESSORS_ONLN), day, whole ? "true" : "false",
+            o->quick ? "true" : "false", o->rounds);
+}
+
+int vs_report_write(const char *path, const vs_options *o, int n, const vs_result *r) {
     FILE *f = fopen(path, "w");
     if (!f) {
         perror(path);
         return 1;
     }
+    put_run(f, o);
     for (int i = 0; i < n; i++, r++) {
         fprintf(f,
                 "{\"case\":\"%s/%s\",\"threads\":%d,\"quern\":%.6g,\"peer\":\"%s\","

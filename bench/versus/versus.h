@@ -119,7 +119,7 @@ typedef struct vs_options {
 
 void vs_report_head(void);
 void vs_report(const vs_result *r);
-int vs_report_write(const char *path, int n, const vs_result *r);
+int vs_report_write(const char *path, const vs_options *o, int n, const vs_result *r);
 void vs_summary(int n, const vs_result *r);
 int vs_roofline(const char *path, int n, const vs_result *r);
 /* ---- right results: main.c, machines.c ---- */
