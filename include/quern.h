@@ -215,7 +215,7 @@ QN_API int64_t qn_dim_div(qn_ctx *qn, int64_t a, int64_t b);
  * it can be, into lo and hi unless NULL. */
 QN_API int64_t qn_dim_value(qn_ctx *qn, int64_t dim);
 QN_API qn_code qn_dim_range(qn_ctx *qn, int64_t dim, int64_t *lo, int64_t *hi);
-/* A size as text, "5" or "2*t+1", valid until the next call of this or of qn_format(). NULL only
+/* A size as text, "5" or "2*t + 1", valid until the next call of this or of qn_format(). NULL only
  * with an error. */
 QN_API const char *qn_dim_text(qn_ctx *qn, int64_t dim);
 /* Bind a dimension variable for the runs that follow. What depends on it stays an expression, read

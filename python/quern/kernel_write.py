@@ -1,4 +1,4 @@
-"""kernel_write.py - the tree that kernel_text.py makes of a function, written as text (src/ir/text.c)."""
+"""kernel_write.py - the tree that kernel_text.py makes of a function, written as text (src/ir/text/text.c)."""
 
 from . import kernel_index as ki
 from .kernel_text import IR_NAMES, Array, Translator

@@ -1,5 +1,5 @@
-/* loops.c - a kernel given as loops: the text of a loop tree (ir/text.c), as QN_DEBUG=k shows and
- * docs/kernels.md explains it. It is no program of the user's but data: it is read as text from
+/* loops.c - a kernel given as loops: the text of a loop tree (ir/text/text.c), as QN_DEBUG=k shows
+ * and docs/kernels.md explains it. It is no program of the user's but data: it is read as text from
  * elsewhere is, so that no text can reach outside of its arguments, and then goes the way of the
  * library's own kernels: sums are grouped, a schedule is chosen for the machine, the passes run,
  * the processor's compiler makes code of it. Where a schedule cannot be proved the loops run as
