@@ -132,12 +132,12 @@ QN_API int64_t qn_llm_generate(qn_llm *m, int64_t n, const int32_t *ids,
 /* The same in steps, so that a program can do other things between them, or go on with the text of
  * another cache (qn_llm_select). */
 typedef enum qn_llm_state {
-    QN_LLM_READS,   /* a part of the prompt was read */
-    QN_LLM_WRITES,  /* a token was made */
-    QN_LLM_ENDED,   /* the model ended the text */
-    QN_LLM_STOPPED, /* a text of `stop` came */
-    QN_LLM_FULL,    /* there are as many tokens as were wanted, or as there is room for */
-    QN_LLM_LEFT     /* `piece` ended it */
+    QN_LLM_READS = 0,   /* a part of the prompt was read */
+    QN_LLM_WRITES = 1,  /* a token was made */
+    QN_LLM_ENDED = 2,   /* the model ended the text */
+    QN_LLM_STOPPED = 3, /* a text of `stop` came */
+    QN_LLM_FULL = 4,    /* there are as many tokens as were wanted, or as there is room for */
+    QN_LLM_LEFT = 5     /* `piece` ended it */
 } qn_llm_state;
 typedef struct qn_llm_progress {
     qn_llm_state state;

@@ -151,6 +151,18 @@ def check_functions(report, path, code_lines, lines):
                 report.error(path, start, f"{name} has {count} parameters: a struct of what belongs together")
 
 
+def check_enums(report, path, code):
+    """A public enum's values are written down, so none moves when another comes; nothing counts them,
+    for such a member would change with each."""
+    for enum in re.finditer(r"\benum\s*\w*\s*\{([^}]*)\}", code):
+        for member in re.finditer(r"(\w+)\s*(=?)[^,]*(?:,|$)", enum.group(1)):
+            line = code.count("\n", 0, enum.start(1) + member.start()) + 1
+            if not member.group(2):
+                report.error(path, line, f"{member.group(1)} of a public enum has no value")
+            if re.search(r"(?:^|_)(COUNT|END|NUM)$", member.group(1)):
+                report.error(path, line, f"{member.group(1)}: no member counts the others")
+
+
 def check_text(report, path, lines):
     most = COLUMNS if path.endswith(C_LIKE) else SCRIPT_COLUMNS
     for number, line in enumerate(lines, 1):
@@ -277,6 +289,8 @@ def main():
             check_rooms(report, path, code_lines, lines)
             check_calls(report, path, code_lines)
             check_functions(report, path, code_lines, lines)
+            if path.startswith("include/"):
+                check_enums(report, path, "\n".join(code_lines))
             if not is_table(text):
                 to_format.append(path)
     check_folders(report, folders)
