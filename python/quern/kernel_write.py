@@ -1,7 +1,7 @@
 """kernel_write.py - the tree that kernel_text.py makes of a function, written as text (src/ir/text/text.c)."""
 
 from . import kernel_index as ki
-from .kernel_text import IR_NAMES, Array, Translator
+from .kernel_values import IR_NAMES, Array, Values
 
 NESTED = 24  # levels of an expression that are written into each other
 
@@ -50,14 +50,14 @@ class Writer:
         def visit(n):
             uses[n] = uses.get(n, 0) + 1
             if uses[n] == 1:
-                for a in Translator.inside(n):
+                for a in Values.inside(n):
                     visit(a)
                 order.append(n)
         for n in roots:
             visit(n)
         lets, height = {}, {}
         for n in order:
-            height[n] = 1 + max((height[a] for a in Translator.inside(n)), default=0)
+            height[n] = 1 + max((height[a] for a in Values.inside(n)), default=0)
             if n.leaf is None and (uses[n] > 1 and n.op != "load" or height[n] > NESTED):
                 self.add(depth, f"let x{len(lets)} = {self.whole(n, lets)}", line)
                 lets[n] = f"x{len(lets)}"

@@ -41,7 +41,9 @@ from . import _core, autograd, loops
 from . import kernel_index as ki
 from ._core import Tensor
 from .jit import NAIVE, Wrapping
-from .kernel_text import Again, Array, Empty, Index, KernelError, Node, Translator
+from .kernel_index import Index
+from .kernel_text import Translator
+from .kernel_values import Again, Array, Empty, KernelError, Node
 from .kernel_write import Writer
 
 MOST_INPUTS, MOST_RESULTS = 3, 5
