@@ -2,10 +2,11 @@
 """style.py - the house rules that a machine can check (HACKING.md says why they are there).
 
 Usage: style.py [ROOT]    Prints one line a finding, "file:line: text", and ends with status 1 when
-one of them is an error; warnings alone do not fail. Checked are the files git knows or would add;
-outside a git checkout, every file of the source folders.
+there is one. Checked are the files git knows or would add; outside a git checkout, every file of the
+source folders.
 """
 
+import ast
 import os
 import re
 import shutil
@@ -22,8 +23,8 @@ TEXT_LIKE = C_LIKE + (".py", ".sh", ".md", ".1", ".in", ".mk")
 
 CHECKERS = ("tools/style.py", "tests/project/test_style.sh")  # name what is not there, on purpose
 
-FILE_WARN, FILE_MOST = 800, 1000
-FUNCTION_WARN, FUNCTION_MOST = 60, 100
+FILE_MOST = 800
+FUNCTION_MOST = 60  # longer ones say why
 PARAMETERS_MOST = 6
 FOLDER_MOST = 5000  # lines of C in a room; a folder in a room counts apart
 COLUMNS, SCRIPT_COLUMNS = 100, 120
@@ -39,17 +40,11 @@ UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X"
 
 class Report:
     def __init__(self):
-        self.errors = self.warnings = 0
-        self.kinds = {}  # of warnings, how many
+        self.errors = 0
 
     def error(self, path, line, text):
         self.errors += 1
         print(f"{path}:{line}: {text}")
-
-    def warn(self, path, line, kind, text):
-        self.warnings += 1
-        self.kinds[kind] = self.kinds.get(kind, 0) + 1
-        print(f"{path}:{line}: warning: {text}")
 
 
 def files(root):
@@ -134,17 +129,27 @@ def parameters(head):
     return match.group(1), inner.count(",") + 1
 
 
+def comment_before(lines, number):
+    """The comment that ends on the line before line `number`, as one line; else nothing."""
+    last = number - 1
+    if last < 1 or not lines[last - 1].rstrip().endswith("*/"):
+        return ""
+    first = last
+    while first > 1 and "/*" not in lines[first - 1]:
+        first -= 1
+    return re.sub(r"\s+\*?\s*", " ", "\n".join(lines[first - 1:last]))
+
+
+def check_length(report, path, start, length, above):
+    if length > FUNCTION_MOST and not re.search(r"Long because \w", above):
+        report.error(path, start, f"a function of {length} lines: split it, or say in the comment right "
+                     'before it "Long because ..."')
+
+
 def check_functions(report, path, code_lines, lines):
     for start, end, head in functions(code_lines):
-        length = end - start + 1
-        above = "\n".join(lines[max(0, start - 8):start - 1])
-        if length > FUNCTION_WARN and "Long because" not in above:
-            text = (f"a function of {length} lines: split it, or say in the comment above it "
-                    '"Long because ..."')
-            if length > FUNCTION_MOST:
-                report.error(path, start, text)
-            else:
-                report.warn(path, start, f"functions over {FUNCTION_WARN} lines", text)
+        above = comment_before(lines, start)
+        check_length(report, path, start, end - start + 1, above)
         name, count = parameters(head)
         if path.startswith("src/") and count > PARAMETERS_MOST and not name.startswith("qn_"):
             if "Parameters as" not in above:
@@ -161,6 +166,15 @@ def check_enums(report, path, code):
                 report.error(path, line, f"{member.group(1)} of a public enum has no value")
             if re.search(r"(?:^|_)(COUNT|END|NUM)$", member.group(1)):
                 report.error(path, line, f"{member.group(1)}: no member counts the others")
+
+
+def check_python(report, path, text, lines):
+    """Functions of the Python package are as short as those of C."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            start = min([node.lineno] + [d.lineno for d in node.decorator_list])
+            above = lines[start - 2] if start > 1 and lines[start - 2].lstrip().startswith("#") else ""
+            check_length(report, path, start, node.end_lineno - node.lineno + 1, above)
 
 
 def check_text(report, path, lines):
@@ -215,14 +229,14 @@ def check_decisions(report, paths):
             report.error(path, 1, f"a decision is called docs/decisions/NNN-title.md; here comes {number:03}")
 
 
+def is_package(path):
+    """A file of the Python package; its stubs are declarations, as long as there are functions."""
+    return path.startswith("python/quern/") and path.endswith(".py")
+
+
 def check_size(report, path, lines):
-    if not path.endswith(C_LIKE):
-        return
-    if len(lines) >= FILE_MOST:
-        report.error(path, 1, f"{len(lines)} lines: a file has at most {FILE_MOST - 1}")
-    elif len(lines) > FILE_WARN:
-        report.warn(path, 1, f"files over {FILE_WARN} lines",
-                    f"{len(lines)} lines: think of splitting it")
+    if (path.endswith(C_LIKE) or is_package(path)) and len(lines) > FILE_MOST:
+        report.error(path, 1, f"{len(lines)} lines: a file has at most {FILE_MOST}")
 
 
 def check_folders(report, folders):
@@ -280,6 +294,8 @@ def main():
         check_size(report, path, lines)
         if path == "Makefile" and len(lines) > 150:
             report.error(path, 151, "the Makefile has more than 150 lines")
+        if is_package(path):
+            check_python(report, path, text, lines)
         if path.endswith(C_LIKE):
             if path.startswith("src/"):
                 folder = os.path.dirname(path)
@@ -296,9 +312,7 @@ def main():
     check_folders(report, folders)
     if to_format:
         check_format(report, root, to_format)
-    kinds = "; ".join(f"{n} {kind}" for kind, n in sorted(report.kinds.items()))
-    print(f"style: {count} files, {report.errors} errors, {report.warnings} warnings" +
-          (f" ({kinds})" if kinds else ""))
+    print(f"style: {count} files, {report.errors} errors")
     return 1 if report.errors else 0
 
 

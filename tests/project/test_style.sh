@@ -28,17 +28,16 @@ finds() { # finds NAME TEXT: the checker fails, and its words hold TEXT
     style >"$scratch/.out" 2>&1 && { echo "style found nothing" >>"$scratch/.out"; return 1; }
     grep -q -- "$1" "$scratch/.out"
 }
-warns() { # warns TEXT: the checker passes, and its words hold TEXT
-    style >"$scratch/.out" 2>&1 || return 1
-    grep -q -- "$1" "$scratch/.out"
-}
 lines() { # lines N TEXT
     yes "$2" | head -n "$1"
 }
 spoil() { # spoil NAME FILE LINE TEXT
     tree
     mkdir -p "$(dirname "$scratch/tree/$2")"
-    [ -f "$scratch/tree/$2" ] || printf '/* %s - a file. */\n' "$(basename "$2")" >"$scratch/tree/$2"
+    case $2 in
+    *.py) : >"$scratch/tree/$2" ;;
+    *) [ -f "$scratch/tree/$2" ] || printf '/* %s - a file. */\n' "$(basename "$2")" >"$scratch/tree/$2" ;;
+    esac
     printf '%s\n' "$3" >>"$scratch/tree/$2"
     check "$1" finds "$4"
 }
@@ -65,35 +64,41 @@ spoil finds_a_gap_among_decisions docs/decisions/002-why.md '# Why' 'here comes 
 spoil finds_long_lines src/graph/good.c "/* $(printf '%0100d' 0) */" 'columns'
 spoil finds_tabs src/graph/good.c "$(printf '\tint a;')" 'a tab'
 spoil finds_trailing_space src/graph/good.c 'int a; ' 'space at the end'
-spoil finds_long_functions src/graph/good.c "$(echo 'int f(void) {'; yes '    f();' | head -n 100; echo '}')" \
-    'a function of'
-spoil finds_long_files src/graph/good.c "$(yes 'extern int a;' | head -n 1000)" 'a file has at most'
+long_function="$(echo 'int f(void) {'; lines 59 '    f();'; echo '}')" # 61 lines
+spoil finds_functions_over_60_lines src/graph/good.c "$long_function" 'good.c:3: a function of 61 lines'
+spoil finds_a_reason_that_does_not_stand_right_before src/graph/good.c \
+    "$(printf '/* Long because it is a table. */\nextern int a;\n%s' "$long_function")" 'a function of 61 lines'
+spoil finds_a_reason_without_words src/graph/good.c \
+    "$(printf '/* Long because ... */\n%s' "$long_function")" 'a function of 61 lines'
+spoil finds_files_over_800_lines src/graph/good.c "$(lines 799 'extern int a;')" '801 lines: a file has at most 800'
+spoil finds_long_functions_of_the_package python/quern/a.py \
+    "$(printf 'def f():\n'; lines 60 '    g()')" 'a function of 61 lines'
+spoil finds_long_files_of_the_package python/quern/a.py "$(lines 801 'a = 1')" '801 lines: a file has at most 800'
+spoil finds_an_enum_without_value include/quern.h 'typedef enum a { QN_A = 0, QN_B } a;' 'QN_B of a public enum'
+spoil finds_a_member_that_counts include/quern.h 'typedef enum a { QN_A = 0, QN_A_COUNT = 1 } a;' 'no member counts'
 spoil finds_more_than_6_parameters src/graph/good.c \
     "$(printf 'static int f(int a, int b, int c, int d, int e, void (*g)(int, int), int h) {\n}')" \
     'f has 7 parameters'
-strange() { # strange NAME TEXT LINES..: a file that is only warned of
-    name=$1 text=$2
-    tree
-    shift 2
-    printf '%s\n' "$@" >>"$scratch/tree/src/graph/good.c"
-    check "$name" warns "$text"
-}
-strange warns_of_functions_over_60_lines '1 functions over 60 lines' \
-    'int f(void) {' "$(lines 60 '    f();')" '}'
-strange warns_of_files_over_800_lines '1 files over 800 lines' "$(lines 800 'extern int a;')"
 tree
 printf '%s\n' 'static int f(int a, int b, int c, int d, int e, void (*g)(int, int)) {' '    g();' '}' '' \
     'int qn_f(int a, int b, int c, int d, int e, int g, int h) {' '    g();' '}' '' \
     '/* Long because it is a table. */' 'int g(void) {' "$(lines 60 '    g();')" '}' \
+    '' '/* A table.' ' *' ' * Long because it' ' * is one. */' 'int h(void) {' "$(lines 60 '    g();')" '}' \
     >>"$scratch/tree/src/graph/good.c"
-check warns_of_nothing_else_there warns '0 errors, 0 warnings$'
+{ echo '/* full.c - a file. */'; lines 799 'extern int a;'; } >"$scratch/tree/src/graph/full.c"
+mkdir -p "$scratch/tree/python/quern" "$scratch/tree/include"
+{ echo '# Long because it is a list.'; echo 'def f():'; lines 60 '    g()'; } >"$scratch/tree/python/quern/a.py"
+lines 900 'a: int' >"$scratch/tree/python/quern/b.pyi"
+printf '/* quern.h - the calls. */\ntypedef enum a { QN_A = 0, QN_A_MAX = -1 } a; /* an enum */\n' \
+    >"$scratch/tree/include/quern.h"
+check finds_nothing_in_what_the_rules_allow style
 tree
-for i in 1 2 3 4 5 6; do
-    { echo "/* a$i.c - a file. */"; lines 900 'extern int a;'; } >"$scratch/tree/src/graph/a$i.c"
+for i in 1 2 3 4 5 6 7; do
+    { echo "/* a$i.c - a file. */"; lines 780 'extern int a;'; } >"$scratch/tree/src/graph/a$i.c"
 done
 check finds_rooms_over_5000_lines finds 'src/graph:1: 54.. lines of C: a folder has at most 5000'
 mkdir "$scratch/tree/src/graph/inner"
-mv "$scratch/tree/src/graph/a6.c" "$scratch/tree/src/graph/inner"
+mv "$scratch/tree/src/graph/a6.c" "$scratch/tree/src/graph/a7.c" "$scratch/tree/src/graph/inner"
 check counts_a_folder_in_a_room_apart style
 tree
 echo 'int a;' >"$scratch/tree/src/graph/bare.c"
