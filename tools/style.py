@@ -26,6 +26,7 @@ CHECKERS = ("tools/style.py", "tests/project/test_style.sh")  # name what is not
 FILE_MOST = 800
 FUNCTION_MOST = 60  # longer ones say why
 PARAMETERS_MOST = 6
+ARGUMENTS = "docs/decisions/029-arguments.md"  # public functions with more, and why
 FOLDER_MOST = 5000  # lines of C in a room; a folder in a room counts apart
 COLUMNS, SCRIPT_COLUMNS = 100, 120
 TABLE_COLUMNS = 160  # a row of a table stays one line
@@ -127,6 +128,20 @@ def parameters(head):
         if not n:
             break
     return match.group(1), inner.count(",") + 1
+
+
+def check_prototypes(report, root, path, code):
+    """A public function with more than 6 parameters has its reason in the decision on arguments."""
+    reasons = os.path.join(root, ARGUMENTS)
+    told = ""
+    if os.path.exists(reasons):
+        with open(reasons, encoding="utf-8") as file:
+            told = file.read()
+    for match in re.finditer(r"^(?:QN_API|static inline)\b[^;{]*[;{]", code, re.M):
+        name, count = parameters(" ".join(match.group()[:-1].split()) + "{")
+        if count > PARAMETERS_MOST and f"| `{name}` |" not in told:
+            report.error(path, code.count("\n", 0, match.start()) + 1,
+                         f"{name} has {count} parameters: options, or a line in {ARGUMENTS}")
 
 
 def comment_before(lines, number):
@@ -307,6 +322,7 @@ def main():
             check_functions(report, path, code_lines, lines)
             if path.startswith("include/"):
                 check_enums(report, path, "\n".join(code_lines))
+                check_prototypes(report, root, path, "\n".join(code_lines))
             if not is_table(text):
                 to_format.append(path)
     check_folders(report, folders)

@@ -74,6 +74,9 @@ spoil finds_files_over_800_lines src/graph/good.c "$(lines 799 'extern int a;')"
 spoil finds_long_functions_of_the_package python/quern/a.py \
     "$(printf 'def f():\n'; lines 60 '    g()')" 'a function of 61 lines'
 spoil finds_long_files_of_the_package python/quern/a.py "$(lines 801 'a = 1')" '801 lines: a file has at most 800'
+spoil finds_public_functions_of_more_than_6_parameters include/quern.h \
+    "$(printf 'QN_API int qn_f(int a, int b, int c, int d,\n int e, void (*g)(int, int), int h);')" \
+    'qn_f has 7 parameters'
 spoil finds_an_enum_without_value include/quern.h 'typedef enum a { QN_A = 0, QN_B } a;' 'QN_B of a public enum'
 spoil finds_a_member_that_counts include/quern.h 'typedef enum a { QN_A = 0, QN_A_COUNT = 1 } a;' 'no member counts'
 spoil finds_more_than_6_parameters src/graph/good.c \
