@@ -153,52 +153,21 @@ static bool read_axes(loops *l, const char *text) {
 
 /* ---- compiling ------------------------------------------------------------------------------- */
 
-/* Does the text say itself how some sum is to be grouped? */
-static bool says_sums(const kernel *k) {
-    for (mem_id m = 1; m < k->mems; m++)
-        if (ir_m(k, m)->sum.lanes) return true;
-    return false;
-}
-
-/* The kernel with the default schedule, or without one. */
-static kernel *scheduled(qn_ctx *qn, const kernel *from, const machine *limits) {
-    kernel *k = ir_clone(from);
-    cleanup c;
-    cleanup_push(&qn->heap, &c, ir_cleanup, k);
-    str lines, why;
-    str_open_in(&lines, &k->arena);
-    str_open_in(&why, &k->arena);
-    if (!says_sums(k)) schedule_group_sums(k, limits);
-    ir_number_terms(k);
-    schedule_counts counts = schedule_default(k, limits, &lines);
-    if (counts.ungrouped) ir_free_sums(k);
-    bool sound = !lines.len || transform_lines(k, lines.s, &why) >= 0;
-    if (debug_on(qn, 'k'))
-        log_line(qn, "k %s schedule%s%s:\n%s", k->name,
-                 sound ? "" : ", not to be proved: ", sound || !why.s ? "" : why.s,
-                 lines.s ? lines.s : "");
-    cleanup_drop(&qn->heap, &c);
-    if (sound) return k;
-    ir_close(k);
-    return ir_clone(from);
-}
-
 static void compile_form(loops *l, bool loose) {
     qn_ctx *qn = l->qn;
     machine limits = qn->run->limits;
     if (l->own) l->dev->limits(l->state, &limits);
-    kernel *from = ir_clone(l->k);
-    cleanup c, d;
-    cleanup_push(&qn->heap, &c, ir_cleanup, from);
-    for (mem_id m = 1; loose && m < from->mems; m++)
-        if (ir_m(from, m)->scope == MEM_ARG) ir_m(from, m)->access |= ACCESS_PIECE;
+    kernel *k = ir_clone(l->k);
+    cleanup c;
+    cleanup_push(&qn->heap, &c, ir_cleanup, k);
+    for (mem_id m = 1; loose && m < k->mems; m++)
+        if (ir_m(k, m)->scope == MEM_ARG) ir_m(k, m)->access |= ACCESS_PIECE;
     bool plain = !qn->knob[KNOB_SCHEDULE].number;
-    kernel *k = plain ? ir_clone(from) : scheduled(qn, from, &limits);
-    cleanup_push(&qn->heap, &d, ir_cleanup, k);
-    k->no_fma = limits.no_fma;
-    run_passes(k);
+    if (!plain && !schedule_sums_said(k)) schedule_group_sums(k, &limits);
+    if (!plain) ir_number_terms(k);
+    compile_kernel(
+        qn, k, &(compile_how){.schedule = plain ? "" : NULL, .limits = &limits, .proved = true});
     dev_compile_many(l->dev, l->state, 1, &k, &l->program[loose]);
-    cleanup_run(&qn->heap, &d);
     cleanup_run(&qn->heap, &c);
 }
 

@@ -51,8 +51,9 @@ static void parse_program(export *e, uint32_t id) {
     if (!k) heap_unwind(&qn->heap);
     export_program *x = &e->program[e->programs++];
     *x = (export_program){.k = k, .id = id};
-    if (qn->knob[KNOB_SCHEDULE].number) compile_schedule(qn, k, text, strlen(text));
-    compile_passes(qn, k);
+    compile_how how = {.text = text, .size = strlen(text)};
+    if (!qn->knob[KNOB_SCHEDULE].number) how.schedule = "";
+    compile_kernel(qn, k, &how);
     export_prepare(e, x);
 }
 

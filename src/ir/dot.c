@@ -8,9 +8,9 @@
 #include "ir/ir.h"
 
 const ir_dot ir_dots[IR_DOTS] = {
-    {QN_U8, QN_I8, QN_I32, 4, "llvm.x86.avx512.vpdpbusd"},
-    {QN_I16, QN_I16, QN_I32, 2, "llvm.x86.avx512.vpdpwssd"},
-    {QN_BF16, QN_BF16, QN_F32, 2, "llvm.x86.avx512bf16.dpbf16ps"},
+    [IR_DOT_BYTES] = {QN_U8, QN_I8, QN_I32, 4},
+    [IR_DOT_SHORTS] = {QN_I16, QN_I16, QN_I32, 2},
+    [IR_DOT_BF16] = {QN_BF16, QN_BF16, QN_F32, 2},
 };
 
 static bool is_byte(int dtype) {

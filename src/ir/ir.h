@@ -575,12 +575,11 @@ bool ir_known_extent(const kernel *k, stmt_id loop, sym *out);
 /* ---- dot.c ----------------------------------------------------------------------------------- */
 
 /* Dot instructions: products of the parts of words, added to a sum of 32 bits. A row says which
- * parts, how many, and for LLVM the instruction's name. */
-enum { IR_DOTS = 3 };
+ * parts, and how many; what a device calls the instruction is its emitter's. */
+typedef enum ir_dot_kind { IR_DOT_BYTES, IR_DOT_SHORTS, IR_DOT_BF16, IR_DOTS } ir_dot_kind;
 typedef struct ir_dot {
     uint8_t left, right, sum; /* dtypes */
     int parts;
-    const char *name;
 } ir_dot;
 extern const ir_dot ir_dots[IR_DOTS];
 /* The row number for products of these dtypes, -1: none; a row counts whose `left` has the other

@@ -7,15 +7,17 @@
  *       inplace_mark         outputs that are to lie where dying inputs do
  *       schedule_order_sum   in which order a convolution's sum goes over channels and windows
  *       schedule_group_sums  in how many parts, chains and lanes a sum is made
- *     compile_schedule     how it computes it
- *       wisdom_find          the schedule that tuning found for this tree, else
- *       schedule_default     the cheapest of those that are proposed, by the cost model
- *     compile_passes       what every tree goes through before it is emitted
+ *     compile_kernel       how it computes it
+ *       schedule_steps       the cheapest of the schedules that are proposed, by the cost model;
+ *       wisdom_find          the one that tuning found for this tree comes before it
+ *       script_take          its steps, by handles
+ *       run_passes           what every tree goes through before it is emitted
  *     dev_compile_many     code
  *
- * Plans, static graphs and tuning all come this way. Between the first two stands the tree's text:
- * by it a program is found again, and what was tuned is looked up; so it is all that a kernel's
- * code depends on, beside the device and the knobs. */
+ * Plans, static graphs, tuning, measuring, export, pages and tests all come this way. Between the
+ * first two stands the tree's text: by it a program is found again, and what was tuned is looked
+ * up; so it is all that a kernel's code depends on, beside the device and the knobs. That is why
+ * they are two, and why a tree that is known by its text alone comes in at the second. */
 #include "run/run.h"
 #include "schedule/search/script.h"
 #include "schedule/wisdom/wisdom.h"
@@ -121,38 +123,70 @@ void kernel_forms_cleanup(void *f) {
 
 /* ---- schedule -------------------------------------------------------------------------------- */
 
-/* What tuning has found for this kernel; false where there is nothing, or it is refused. */
-static bool schedule_known(qn_ctx *qn, kernel *k, const char *text, size_t size,
-                           const char *standard) {
-    const wisdom_record *r = wisdom_find(qn, text, size, standard, qn->run->limits.threads);
-    if (!r || !*r->schedule) return false;
-    if (r->regroup) ir_free_sums(k);
-    if (script_apply(k, r->schedule, NULL) < 0) return false;
-    if (debug_on(qn, 'k')) log_line(qn, "k %s schedule, tuned:\n%s", k->name, r->schedule);
-    return true;
+static const machine *limits_of(const qn_ctx *qn, const compile_how *how) {
+    return how->limits ? how->limits : &qn->run->limits;
 }
 
-/* Where the default one cannot be proved sound it is used all the same, with a note in the log:
- * none came from elsewhere. */
-void compile_schedule(qn_ctx *qn, kernel *k, const char *text, size_t size) {
+static void log_schedule(qn_ctx *qn, const kernel *k, const char *how, const char *lines) {
+    if (debug_on(qn, 'k')) log_line(qn, "k %s schedule%s:\n%s", k->name, how, lines);
+}
+
+/* What the caller gives, or what tuning has found for this kernel: NULL where there is nothing. */
+static const char *given(qn_ctx *qn, const compile_how *how, const char *standard, bool *regroup) {
+    *regroup = false;
+    if (how->schedule || !how->text) return how->schedule;
+    const wisdom_record *r =
+        wisdom_find(qn, how->text, how->size, standard, qn->run->limits.threads);
+    if (!r || !*r->schedule) return NULL;
+    *regroup = r->regroup;
+    return r->schedule;
+}
+
+/* Where it cannot be proved sound it is used all the same, unless that is asked, with a note in the
+ * log: it comes from nowhere else. */
+static void take_default(qn_ctx *qn, kernel *k, const script *steps, bool proved) {
+    str why;
+    str_open_in(&why, &k->arena);
+    if (script_take(k, steps, true, &why)) return;
+    if (debug_on(qn, 'k')) log_line(qn, "k %s: unproved: %s", k->name, why.s ? why.s : "");
+    if (!proved && script_take(k, steps, false, &why)) return;
+    qn->run->stats.schedules_dropped++;
+    log_line(qn, "%s runs as lowered: %s", k->name, why.s ? why.s : "");
+}
+
+static void schedule_kernel(qn_ctx *qn, kernel *k, const compile_how *how) {
     str lines, why;
+    script steps = {.n = 0};
+    bool regroup, own = !how->schedule;
     str_open_in(&lines, &k->arena);
     str_open_in(&why, &k->arena);
-    schedule_counts counts = schedule_default(k, &qn->run->limits, &lines);
-    qn->run->stats.schedules += counts.proposed;
-    qn->run->stats.schedules_dropped += counts.dropped;
-    if (counts.ungrouped) ir_free_sums(k);
-    if (schedule_known(qn, k, text, size, lines.s ? lines.s : "") || !lines.len) return;
-    int done = transform_lines(k, lines.s, &why);
-    if (done < 0 && debug_on(qn, 'k'))
-        log_line(qn, "k %s: schedule line %d unproved: %s", k->name, -done, why.s ? why.s : "");
-    if (done < 0) transform_replay(k, lines.s, NULL);
-    if (debug_on(qn, 'k')) log_line(qn, "k %s schedule:\n%s", k->name, lines.s);
+    str_add(&lines, "");
+    if (own) {
+        schedule_counts counts = schedule_steps(k, limits_of(qn, how), &k->arena, &steps, &lines);
+        qn->run->stats.schedules += counts.proposed;
+        qn->run->stats.schedules_dropped += counts.dropped;
+        if (counts.ungrouped) ir_free_sums(k);
+    }
+    const char *other = given(qn, how, lines.s, &regroup);
+    if (regroup) ir_free_sums(k);
+    bool taken = other && (!*other || script_apply(k, other, &why) >= 0);
+    if (other && !taken) {
+        qn->run->stats.schedules_dropped++;
+        if (debug_on(qn, 'k'))
+            log_line(qn, "k %s: a schedule is refused: %s", k->name, why.s ? why.s : "");
+    }
+    if (!taken && own) take_default(qn, k, &steps, how->proved);
+    if (taken ? *other != 0 : lines.len > 0)
+        log_schedule(qn, k, taken && own ? ", tuned" : "", taken ? other : lines.s);
+    if (how->lines) str_add(how->lines, taken ? other : lines.s);
+    if (how->tuned) *how->tuned = taken && own;
+    if (how->tree) ir_print(k, how->tree);
 }
 
-/* ---- passes ---------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
-void compile_passes(qn_ctx *qn, kernel *k) {
-    k->no_fma = qn->run->limits.no_fma;
+void compile_kernel(qn_ctx *qn, kernel *k, const compile_how *how) {
+    schedule_kernel(qn, k, how);
+    k->no_fma = limits_of(qn, how)->no_fma;
     run_passes(k);
 }

@@ -219,8 +219,8 @@ static void compile(qn_ctx *qn, program_cache *c, arena *a) {
         program_entry *e = &c->at[c->waiting[i]];
         double start = clock_seconds();
         k[i] = e->waiting;
-        if (e->scheduled) compile_schedule(qn, k[i], e->text, e->length);
-        compile_passes(qn, k[i]);
+        compile_how how = {.text = e->text, .size = e->length};
+        compile_kernel(qn, k[i], e->scheduled ? &how : &(compile_how){.schedule = ""});
         e->seconds = clock_seconds() - start;
         if (!trace_on(qn)) continue;
         trace_span(qn, "compile", "schedule", start);
@@ -279,8 +279,7 @@ static void renew(qn_ctx *qn, program_entry *e) {
     cleanup c;
     cleanup_push(&qn->heap, &c, ir_cleanup, k);
     dev_program *p = NULL;
-    compile_schedule(qn, k, e->text, e->length);
-    compile_passes(qn, k);
+    compile_kernel(qn, k, &(compile_how){.text = e->text, .size = e->length});
     e->seconds = clock_seconds() - start;
     dev_compile_many(qn->run->dev, qn->run->dev_state, 1, &k, &p);
     cleanup_run(&qn->heap, &c);

@@ -112,10 +112,19 @@ uint32_t *compile_products(const fusion *f, arena *a);
 void compile_lower(qn_ctx *qn, const compile_terms *t, const fuse_kernel *fk, kernel_forms *out);
 void kernel_forms_close(kernel_forms *f);
 void kernel_forms_cleanup(void *f); /* kernel_forms_close, as a cleanup */
-/* Apply the schedule that is known to be best for the tree, which prints as `text`, else the
- * default one. Raises. */
-void compile_schedule(qn_ctx *qn, kernel *k, const char *text, size_t size);
-void compile_passes(qn_ctx *qn, kernel *k); /* raises */
+/* By which schedule, and what is wanted of it; all may be NULL. */
+typedef struct compile_how {
+    const char *schedule;  /* this one, "": none. NULL: what wisdom knows, else the default one */
+    const char *text;      /* of the tree as lowered, by which wisdom is asked; NULL: it is not */
+    size_t size;           /* of the text */
+    const machine *limits; /* code for this machine; NULL: for the device's */
+    bool proved;           /* the default one only where it can be proved sound */
+    str *lines, *tree;     /* get the schedule, and the tree that it made, before the passes */
+    bool *tuned;           /* gets whether it is wisdom's */
+} compile_how;
+/* A lowered tree is given its schedule, and put through all passes: it can be emitted. A schedule
+ * that is refused is logged and counted, and the default one is taken. Raises. */
+void compile_kernel(qn_ctx *qn, kernel *k, const compile_how *how);
 
 /* ---- program.c: compiled kernels, kept by their text ----------------------------------------- */
 

@@ -138,6 +138,7 @@ typedef struct proposer {
     schedule_builder build;
     proposal_taker take;
     void *user;
+    arena *keep; /* for the steps; NULL: they are not wanted */
     schedule_counts counts;
     scheduler m; /* of the proposal that is being made */
 } proposer;
@@ -163,6 +164,7 @@ static proposal propose(proposer *x, const schedule_form *given) {
     str_open_in(&p.lines, &x->a);
     str_add(&p.lines, "");
     steps_print(m, &p.lines);
+    if (x->keep) steps_script(m, x->keep, &p.steps);
     if (p.form.n) p.cycles = schedule_price_of(m->k, x->limits).cycles;
     cleanup_run(&x->k->ctx->heap, &c);
     x->counts.proposed++;
@@ -211,8 +213,8 @@ static void close_proposer(void *x) {
     arena_free(&((proposer *)x)->a);
 }
 
-/* Go through all; the best one's lines are appended to `out`, NULL: they are not wanted. */
-static schedule_counts go_through(proposer *x, str *out) {
+/* Go through all; `steps` and `out` get the best one's steps and lines, unless they are NULL. */
+static schedule_counts go_through(proposer *x, script *steps, str *out) {
     heap *h = &x->k->ctx->heap;
     cleanup c;
     arena_open(&x->a, h);
@@ -220,6 +222,7 @@ static schedule_counts go_through(proposer *x, str *out) {
     proposal best = propose_all(x);
     x->counts.ungrouped = best.ungrouped && !best.refused;
     if (out && !best.refused) str_add(out, best.lines.s);
+    if (steps && !best.refused) *steps = best.steps;
     if (best.refused && debug_on(x->k->ctx, 's'))
         log_line(x->k->ctx, "s %s: no proposal is left, it runs as lowered", x->k->name);
     cleanup_run(h, &c);
@@ -228,7 +231,14 @@ static schedule_counts go_through(proposer *x, str *out) {
 
 schedule_counts schedule_cheapest(const kernel *k, const machine *limits, schedule_builder build,
                                   str *out) {
-    return go_through(&(proposer){.k = k, .limits = limits, .build = build}, out);
+    return go_through(&(proposer){.k = k, .limits = limits, .build = build}, NULL, out);
+}
+
+schedule_counts schedule_steps(const kernel *k, const machine *limits, arena *a, script *steps,
+                               str *out) {
+    proposer x = {.k = k, .limits = limits, .build = builder_for(limits), .keep = a};
+    *steps = (script){.n = 0};
+    return go_through(&x, steps, out);
 }
 
 schedule_counts schedule_default(const kernel *k, const machine *limits, str *out) {
@@ -238,5 +248,5 @@ schedule_counts schedule_default(const kernel *k, const machine *limits, str *ou
 void schedule_proposals(const kernel *k, const machine *limits, proposal_taker take, void *user) {
     proposer x = {
         .k = k, .limits = limits, .build = builder_for(limits), .take = take, .user = user};
-    go_through(&x, NULL);
+    go_through(&x, NULL, NULL);
 }

@@ -35,6 +35,24 @@ typedef struct sched_step {
     const char *name[2]; /* of the loops it makes, where it lets one choose; NULL: made up */
 } sched_step;
 
+/* The same step for any kernel of one text. A loop or a tile: number `nth` of those that a step
+ * made, in the order of the tree; of the kernel as it was lowered where `step` is 0. */
+typedef struct step_ref {
+    uint16_t step, nth;
+} step_ref;
+typedef struct script_step {
+    uint16_t id; /* of no other step of its script; it stays when others come and go */
+    uint8_t kind;
+    transform_args args; /* all but its loops and memories */
+    step_ref loop[STEP_LOOPS], mem[2];
+} script_step;
+/* A schedule apart from a kernel: search/script.h. */
+typedef struct script {
+    script_step *at;
+    uint32_t n, cap;
+    uint16_t ids; /* the last that was given */
+} script;
+
 /* ---- choices: proposals.c -------------------------------------------------------------------- */
 
 typedef enum choice_kind {
@@ -58,12 +76,16 @@ typedef struct scheduler {
     int lanes;        /* of a vector of this kernel's elements */
     sched_step *step; /* all that were applied */
     uint32_t steps, step_cap;
-    /* By loop id: what it is called, and the number of the step that consumed it, 0: none. */
+    /* By loop id: what it is called, the number of the step that consumed it, 0: none, and where it
+     * comes from: see step_ref. */
     struct loop_fact {
         const char *name;
         uint32_t gone;
+        step_ref from;
     } * loop;
     uint32_t loops, loop_cap;
+    step_ref *mem; /* by memory: where it comes from */
+    uint32_t mems, mem_cap;
     loop_h *made; /* loops that the last step made, in the order of the tree */
     uint32_t mades, made_cap;
     bool done;        /* all nests of the kernel have been scheduled */
@@ -179,6 +201,8 @@ step_mark steps_mark(scheduler *m);
 void steps_back(scheduler *m, const step_mark *mark);
 void steps_open(scheduler *m);                  /* of m->k as it is */
 void steps_print(const scheduler *m, str *out); /* a line a step */
+/* The steps, with handles that hold for any kernel of the same text; in that arena. */
+void steps_script(const scheduler *m, arena *a, script *out);
 /* Are all sums grouped as was said? Else that counts as a step that was refused. */
 bool steps_check_sums(scheduler *m);
 
@@ -346,13 +370,17 @@ typedef struct proposal {
     uint32_t refused; /* steps that were to be legal: then it is dropped */
     bool ungrouped;   /* a sum is not grouped as the kernel says */
     str lines;
+    script steps;
 } proposal;
 typedef struct schedule_counts {
     uint32_t proposed, dropped;
     bool ungrouped; /* the cheapest: then no other need be either, and ir_free_sums says so */
 } schedule_counts;
-/* The cheapest proposal for a lowered kernel, appended to `out` as transform lines. Raises. */
-schedule_counts schedule_default(const kernel *k, const machine *limits, str *out);
+/* The cheapest proposal for a lowered kernel, as steps in that arena, and appended to `out` as
+ * transform lines. Raises. */
+schedule_counts schedule_steps(const kernel *k, const machine *limits, arena *a, script *steps,
+                               str *out);
+schedule_counts schedule_default(const kernel *k, const machine *limits, str *out); /* the lines */
 /* The same by a scheduler of one's own: it takes steps on a clone, and asks. */
 typedef void (*schedule_builder)(scheduler *m);
 schedule_counts schedule_cheapest(const kernel *k, const machine *limits, schedule_builder build,

@@ -13,8 +13,17 @@
 
 #include "schedule/schedule.h"
 
-/* Compare the loops of the tree with those that were there. */
-static void look_again(scheduler *m) {
+/* Memories that were not there before are what the step made. */
+static void look_at_memories(scheduler *m, uint16_t step) {
+    const kernel *k = m->k;
+    m->mem = arena_grow(&m->k->arena, m->mem, &m->mem_cap, k->mems + 1, sizeof *m->mem);
+    uint32_t before = m->mems;
+    for (; m->mems < k->mems; m->mems++)
+        m->mem[m->mems] = (step_ref){step, (uint16_t)(m->mems - before)};
+}
+
+/* Compare the loops of the tree with those that were there before that step; 0: before all. */
+static void look_again(scheduler *m, uint32_t step) {
     kernel *k = m->k;
     uint32_t before = m->loops;
     m->mades = 0;
@@ -28,16 +37,18 @@ static void look_again(scheduler *m) {
         there[x->l.id] = true;
         m->loop[x->l.id].name = sym_name(k->syms, x->l.var);
         if (x->l.id < before) continue;
+        m->loop[x->l.id].from = (step_ref){(uint16_t)step, (uint16_t)m->mades};
         m->made = arena_grow(&k->arena, m->made, &m->made_cap, m->mades + 1, sizeof *m->made);
         m->made[m->mades++] = (loop_h){x->l.id};
     }
     for (uint32_t i = 1; i < m->loops; i++)
-        if (!there[i] && !m->loop[i].gone) m->loop[i].gone = m->steps + 1;
+        if (!there[i] && !m->loop[i].gone) m->loop[i].gone = step;
+    look_at_memories(m, (uint16_t)step);
 }
 
 void steps_open(scheduler *m) {
-    m->loops = 0;
-    look_again(m);
+    m->loops = m->mems = 0;
+    look_again(m, 0);
     m->mades = 0;
 }
 
@@ -54,6 +65,7 @@ void steps_back(scheduler *m, const step_mark *mark) {
     ir_restore(m->k, &mark->tree);
     m->steps = mark->steps;
     m->mades = 0;
+    if (m->mems > m->k->mems) m->mems = m->k->mems;
     for (uint32_t i = 1; i < m->loops; i++)
         m->loop[i].gone = i >= mark->loops                ? mark->steps + 1
                           : m->loop[i].gone > mark->steps ? 0
@@ -84,6 +96,21 @@ void steps_print(const scheduler *m, str *out) {
     for (uint32_t i = 0; i < m->steps; i++) {
         print_step(m, &m->step[i], out);
         str_add(out, "\n");
+    }
+}
+
+void steps_script(const scheduler *m, arena *a, script *out) {
+    *out = (script){.n = m->steps, .ids = (uint16_t)m->steps};
+    out->at = arena_zeroed(a, (m->steps + 1) * sizeof *out->at);
+    for (uint32_t i = 0; i < m->steps; i++) {
+        const sched_step *s = &m->step[i];
+        script_step *x = &out->at[i];
+        *x = (script_step){.id = (uint16_t)(i + 1), .kind = s->kind, .args = args_of(s)};
+        for (int j = 0; j < s->loops; j++) x->loop[j] = m->loop[s->loop[j].id].from;
+        if (s->mem) x->mem[0] = m->mem[s->mem];
+        if (s->mem2) x->mem[1] = m->mem[s->mem2];
+        for (int j = 0; j < 2; j++)
+            x->args.name[j] = s->name[j] ? arena_printf(a, "%s", s->name[j]) : NULL;
     }
 }
 
@@ -138,7 +165,7 @@ static bool take(scheduler *m, sched_step *s) {
         refused(m, s, why && why->s ? why->s : "", expected);
         return false;
     }
-    look_again(m);
+    look_again(m, m->steps + 1);
     m->step = arena_grow(&k->arena, m->step, &m->step_cap, m->steps + 1, sizeof *m->step);
     m->step[m->steps++] = *s;
     return true;

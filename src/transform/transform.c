@@ -46,15 +46,26 @@ static bool is_name(const char *s) {
     return *s == 0;
 }
 
-static bool read_loop(kernel *k, const char *word, transform_args *a, str *why) {
-    stmt_id loop = is_name(word) ? ir_find_loop(k, word) : 0;
+static stmt_id loop_named(const kernel *k, const transform_names *names, const char *word) {
+    stmt_id loop = names ? names->loop(names->user, word) : 0;
+    return loop ? loop : is_name(word) ? ir_find_loop(k, word) : 0;
+}
+
+static mem_id mem_named(const kernel *k, const transform_names *names, const char *word) {
+    mem_id mem = names ? names->mem(names->user, word) : 0;
+    return mem ? mem : ir_find_mem(k, word);
+}
+
+static bool read_loop(kernel *k, const transform_names *names, const char *word, transform_args *a,
+                      str *why) {
+    stmt_id loop = loop_named(k, names, word);
     if (!loop) return ir_refuse(why, "there is no loop \"%s\"", word);
     if (a->loops == COUNT_OF(a->loop)) return ir_refuse(why, "too many loops");
     a->loop[a->loops++] = loop;
     return true;
 }
 
-static bool read_names(kernel *k, const char **p, int n, transform_args *a, str *why) {
+static bool read_new_names(kernel *k, const char **p, int n, transform_args *a, str *why) {
     const char *at = *p;
     if (strcmp(next_token(&at).s, "->") != 0) return true;
     *p = at;
@@ -70,14 +81,15 @@ static bool read_names(kernel *k, const char **p, int n, transform_args *a, str 
 }
 
 /* One letter of a pattern. */
-static bool read_arg(kernel *k, char letter, const char **p, transform_args *a, str *why) {
+static bool read_arg(kernel *k, const transform_names *names, char letter, const char **p,
+                     transform_args *a, str *why) {
     const char *at = *p;
     token t = next_token(&at);
     char *end;
     switch (letter) {
     case '1':
     case '2':
-        return read_names(k, p, letter - '0', a, why);
+        return read_new_names(k, p, letter - '0', a, why);
     case 's':
         if (strcmp(t.s, "reg") != 0 && strcmp(t.s, "local") != 0) return true;
         a->scope = t.s[0] == 'r' ? MEM_REG : MEM_LOCAL;
@@ -87,8 +99,8 @@ static bool read_arg(kernel *k, char letter, const char **p, transform_args *a, 
         if (a->dtype < 0) return true;
         break;
     case 'm':
-        *(a->mem ? &a->mem2 : &a->mem) = ir_find_mem(k, t.s);
-        if (!ir_find_mem(k, t.s)) return ir_refuse(why, "there is no memory \"%s\"", t.s);
+        *(a->mem ? &a->mem2 : &a->mem) = mem_named(k, names, t.s);
+        if (!mem_named(k, names, t.s)) return ir_refuse(why, "there is no memory \"%s\"", t.s);
         break;
     case 'n':
         a->number = strtoll(t.s, &end, 10);
@@ -96,7 +108,7 @@ static bool read_arg(kernel *k, char letter, const char **p, transform_args *a, 
             return ir_refuse(why, "expected a number from 1 up, not \"%s\"", t.s);
         break;
     default:
-        if (!read_loop(k, t.s, a, why)) return false;
+        if (!read_loop(k, names, t.s, a, why)) return false;
         break;
     }
     *p = at;
@@ -108,7 +120,7 @@ static bool read_arg(kernel *k, char letter, const char **p, transform_args *a, 
             a->joined |= 1u << a->loops;
             t = next_token(&at);
         }
-        if (!read_loop(k, t.s, a, why)) return false;
+        if (!read_loop(k, names, t.s, a, why)) return false;
         *p = at;
     }
     return true;
@@ -135,8 +147,8 @@ bool transform_run(kernel *k, transform_kind kind, const transform_args *a, str 
     return true;
 }
 
-bool transform_parse(kernel *k, const char *line, transform_kind *kind, transform_args *a,
-                     str *why) {
+bool transform_parse(kernel *k, const char *line, const transform_names *names,
+                     transform_kind *kind, transform_args *a, str *why) {
     const char *p = line;
     token name = next_token(&p);
     *kind = TRANSFORMS;
@@ -146,7 +158,7 @@ bool transform_parse(kernel *k, const char *line, transform_kind *kind, transfor
         const transform_row *row = &transform_rows[i];
         if (strcmp(row->name, name.s) != 0) continue;
         for (const char *c = row->pattern; *c; c++)
-            if (!read_arg(k, *c, &p, a, why)) return false;
+            if (!read_arg(k, names, *c, &p, a, why)) return false;
         token rest = next_token(&p);
         if (*rest.s) return ir_refuse(why, "%s takes no \"%s\"", name.s, rest.s);
         *kind = (transform_kind)i;
@@ -203,7 +215,7 @@ void transform_print(const kernel *k, transform_kind kind, const transform_args 
 bool transform_apply(kernel *k, const char *line, str *why) {
     transform_kind kind;
     transform_args a;
-    if (!transform_parse(k, line, &kind, &a, why)) return false;
+    if (!transform_parse(k, line, NULL, &kind, &a, why)) return false;
     return kind == TRANSFORMS || transform_run(k, kind, &a, why);
 }
 
@@ -214,9 +226,7 @@ static void swap_tables(kernel *k, ir_saved *s) {
     *s = now;
 }
 
-/* Is the result sound? If not it is undone. A kernel that could not be proved sound before, or is
- * too large, must only stay what it was. */
-static bool verified(kernel *k, ir_saved *before, str *why) {
+bool transform_verified(kernel *k, ir_saved *before, str *why) {
     str doubt;
     str_open_in(&doubt, &k->arena);
     static const char *const because[] = {[VERDICT_UNPROVEN] = "not to be proved",
@@ -235,7 +245,7 @@ static bool verified(kernel *k, ir_saved *before, str *why) {
 
 bool transform_line(kernel *k, const char *line, str *why) {
     ir_saved before = ir_save(k);
-    return transform_apply(k, line, why) && verified(k, &before, why);
+    return transform_apply(k, line, why) && transform_verified(k, &before, why);
 }
 
 /* Line by line with `apply`. */
@@ -257,9 +267,8 @@ static int each_line(kernel *k, const char *text, bool (*apply)(kernel *, const 
 int transform_lines(kernel *k, const char *text, str *why) {
     ir_saved before = ir_save(k);
     int applied = each_line(k, text, transform_apply, why);
-    if (applied >= 0 &&
-        !verified(k, &before, NULL)) { /* again, line by line, to find the culprit */
-        before = ir_save(k);           /* the tables had been exchanged */
+    if (applied >= 0 && !transform_verified(k, &before, NULL)) { /* which line is the culprit? */
+        before = ir_save(k);                                     /* the tables had been exchanged */
         applied = each_line(k, text, transform_line, why);
     }
     if (applied < 0) ir_restore(k, &before);

@@ -51,9 +51,19 @@ extern const transform_row transform_rows[TRANSFORMS];
 
 /* Apply a row to arguments; what then does nothing is removed. The result is not verified. */
 bool transform_run(kernel *k, transform_kind kind, const transform_args *a, str *why);
-/* Read a line: its row and its arguments. false: why; an empty line has kind TRANSFORMS. */
-bool transform_parse(kernel *k, const char *line, transform_kind *kind, transform_args *a,
-                     str *why);
+/* What the words of a line stand for, beside the kernel's own names; each gives 0 for nothing. */
+typedef struct transform_names {
+    stmt_id (*loop)(const void *user, const char *word);
+    mem_id (*mem)(const void *user, const char *word);
+    const void *user;
+} transform_names;
+/* Read a line: its row and its arguments; NULL for `names`: only the kernel's. false: why; an empty
+ * line has kind TRANSFORMS. */
+bool transform_parse(kernel *k, const char *line, const transform_names *names,
+                     transform_kind *kind, transform_args *a, str *why);
+/* Is what has been made of the kernel since `before` sound? If not it is undone. A kernel that
+ * could not be proved sound before, or is too large, must only stay what it was. */
+bool transform_verified(kernel *k, ir_saved *before, str *why);
 
 /* ---- neighbours.c ---------------------------------------------------------------------------- */
 
@@ -73,9 +83,7 @@ bool transform_line(kernel *k, const char *line, str *why);
 bool transform_apply(kernel *k, const char *line, str *why); /* without verifying the result */
 int transform_lines(kernel *k, const char *text,
                     str *why); /* lines applied, or -1 - (line that was refused) */
-/* The same for a schedule that the scheduler has made and applied before, also where it cannot be
- * proved. */
-int transform_replay(kernel *k, const char *text, str *why);
+int transform_replay(kernel *k, const char *text, str *why); /* without verifying the result */
 bool transform_merge(kernel *k, stmt_id outer, stmt_id inner, const char *name, str *why);
 bool transform_pad(kernel *k, stmt_id loop, int64_t multiple, str *why);
 bool transform_peel(kernel *k, stmt_id loop, str *why);

@@ -40,11 +40,7 @@ static double cycles_of(qn_ctx *qn, const char *text) {
     if (!k) return 0;
     cleanup c;
     cleanup_push(&qn->heap, &c, ir_cleanup, k);
-    str lines;
-    str_open_in(&lines, &k->arena);
-    schedule_default(k, &qn->run->limits, &lines);
-    if (lines.len) transform_lines(k, lines.s, NULL);
-    compile_passes(qn, k);
+    compile_kernel(qn, k, &(compile_how){.schedule = NULL});
     double cycles = schedule_price_of(k, &qn->run->limits).cycles;
     cleanup_run(&qn->heap, &c);
     return cycles > 1 ? cycles : 1;

@@ -175,10 +175,8 @@ static void compile_value(bench *b, const char *text, int i) {
     place_arguments(b, k);
     str_open_in(&lines, &k->arena);
     str_add(&lines, "");
-    schedule_default(k, &m, &lines);
+    compile_kernel(in, k, &(compile_how){.limits = &m, .lines = &lines});
     b->schedule[i] = hash_bytes(lines.s, lines.len, 9);
-    if (lines.len) transform_lines(k, lines.s, NULL);
-    compile_passes(in, k);
     dev_compile_many(in->run->dev, in->run->dev_state, 1, &k, &b->program[i]);
     cleanup_run(&in->heap, &c);
 }

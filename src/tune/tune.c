@@ -157,7 +157,7 @@ static void consider_work(void *arg) {
     ir_print(c->k, &tree);
     uint64_t hash = hash_bytes(tree.s, tree.len, 7);
     if (idset_find(&t->trees, hash, same_tree, &hash, t)) return;
-    compile_passes(t->qn, c->k);
+    compile_kernel(t->qn, c->k, &(compile_how){.schedule = ""}); /* it has its schedule */
     schedule_price price = schedule_price_of(c->k, &t->qn->run->limits);
     bool first = !t->count;
     if (first) t->items = (int64_t)price.items;
@@ -231,17 +231,10 @@ static void compile_work(void *arg) {
     compile_call *c = arg;
     tuner *t = c->t;
     for (int i = 0; i < c->n; i++) {
-        str legal;
         c->k[i] = parse_kernel(t);
         if (!c->k[i]) heap_unwind(&t->qn->heap);
-        str_open_in(&legal, &c->k[i]->arena);
         if (c->widen && !tune_widen(c->k[i])) return;
-        if (c->widen)
-            schedule_default(c->k[i], &t->qn->run->limits, &legal);
-        else
-            str_add(&legal, c->lines[i]);
-        if (legal.len) script_apply(c->k[i], legal.s, NULL);
-        compile_passes(t->qn, c->k[i]);
+        compile_kernel(t->qn, c->k[i], &(compile_how){.schedule = c->widen ? NULL : c->lines[i]});
     }
     dev_compile_many(t->qn->run->dev, t->qn->run->dev_state, c->n, c->k, c->out);
     c->done = true;

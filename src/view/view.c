@@ -258,24 +258,18 @@ static kernel *parsed(viewing *v, const char *text, cleanup *c) {
 /* The schedule that the kernel has, and the tree that it makes. */
 static void show_schedule(viewing *v, const char *text) {
     cleanup c;
-    size_t size = strlen(text);
     kernel *k = parsed(v, text, &c);
     str lines, tree;
+    bool tuned;
     str_open_in(&lines, &v->a);
     str_open_in(&tree, &v->a);
-    schedule_default(k, &v->qn->run->limits, &lines);
-    const char *standard = lines.s ? lines.s : "";
-    const wisdom_record *r =
-        wisdom_of(v->qn) ? wisdom_find(v->qn, text, size, standard, v->qn->run->limits.threads)
-                         : NULL;
-    bool tuned = r && *r->schedule;
-    const char *steps = tuned ? arena_printf(&v->a, "%s", r->schedule) : standard;
+    compile_kernel(
+        v->qn, k,
+        &(compile_how){
+            .text = text, .size = strlen(text), .lines = &lines, .tree = &tree, .tuned = &tuned});
     cleanup_run(&v->qn->heap, &c);
-    view_fold(&v->out, tuned ? "Schedule, found by tuning" : "Schedule", *steps ? steps : "(none)");
-    k = parsed(v, text, &c);
-    compile_schedule(v->qn, k, text, size);
-    ir_print(k, &tree);
-    cleanup_run(&v->qn->heap, &c);
+    view_fold(&v->out, tuned ? "Schedule, found by tuning" : "Schedule",
+              lines.len ? lines.s : "(none)");
     view_fold(&v->out, "Loops as scheduled", tree.s);
 }
 

@@ -228,12 +228,18 @@ static val dot_by_multiply_adds(llvm *s, const dot *d, val left, val right) {
     return llvm_binary(s, LL_ADD, sum[0], sum[1]);
 }
 
+static const char *const dot_names[IR_DOTS] = {
+    [IR_DOT_BYTES] = "llvm.x86.avx512.vpdpbusd",
+    [IR_DOT_SHORTS] = "llvm.x86.avx512.vpdpwssd",
+    [IR_DOT_BF16] = "llvm.x86.avx512bf16.dpbf16ps",
+};
+
 static val dot_of(llvm *s, const dot *d, val sum, val left, val right) {
     if (d->row->sum == QN_I32 && !s->owner->isa.vnni)
         return llvm_binary(s, LL_ADD, sum, dot_by_multiply_adds(s, d, left, right));
     ll_value arg[3] = {sum.v, left.v, right.v};
     char name[64];
-    snprintf(name, sizeof name, "%s.%d", d->row->name, 32 * s->lanes);
+    snprintf(name, sizeof name, "%s.%d", dot_names[d->row - ir_dots], 32 * s->lanes);
     return llvm_call(s, llvm_plain(name), 3, arg, deepest((val[]){sum, left, right}, 3), true);
 }
 

@@ -171,12 +171,10 @@ typedef struct reader {
 } reader;
 
 /* A handle: two numbers with a point or a colon between; the step by its line. */
-static bool read_handle(const reader *t, const char *word, size_t n, char between, step_ref *ref) {
-    char text[16], *end;
-    if (n >= sizeof text || !isdigit((unsigned char)*word)) return false;
-    memcpy(text, word, n);
-    text[n] = 0;
-    unsigned long line = strtoul(text, &end, 10);
+static bool read_handle(const reader *t, const char *word, char between, step_ref *ref) {
+    char *end;
+    if (strlen(word) > 15 || !isdigit((unsigned char)*word)) return false;
+    unsigned long line = strtoul(word, &end, 10);
     if (*end != between || !isdigit((unsigned char)end[1])) return false;
     unsigned long nth = strtoul(end + 1, &end, 10);
     if (*end || nth >= UINT16_MAX || line > t->n) return false;
@@ -184,71 +182,58 @@ static bool read_handle(const reader *t, const char *word, size_t n, char betwee
     return true;
 }
 
-/* A word with a name in place of a handle; false: it names nothing that is there. */
-static bool named_word(const reader *t, const char *word, size_t n, str *out) {
-    const kernel *k = t->r->k;
+static stmt_id loop_of_handle(const void *user, const char *word) {
+    const reader *t = user;
     step_ref ref;
-    if (read_handle(t, word, n, '.', &ref)) {
-        stmt_id loop = script_loop(t->r, ref);
-        if (loop) str_add(out, sym_name(k->syms, ir_s(k, loop)->l.var));
-        return loop != 0;
-    }
-    if (read_handle(t, word, n, ':', &ref)) {
-        mem_id m = script_mem(t->r, ref);
-        if (!m || ir_m(k, m)->scope == MEM_ARG) return false;
-        str_addf(out, "t%d", ir_tile_number(k, m));
-        return true;
-    }
-    str_addf(out, "%.*s", (int)n, word);
-    return true;
+    return read_handle(t, word, '.', &ref) ? script_loop(t->r, ref) : 0;
 }
 
-/* The line with names in place of handles; *words: how many it has. */
-static bool named_line(const reader *t, const char *p, size_t size, str *out, int *words) {
-    str_add(out, "");
-    *words = 0;
-    for (size_t i = 0, n; i < size; i += n) {
-        n = 0;
-        while (i < size && isspace((unsigned char)p[i])) i++;
-        while (i + n < size && !isspace((unsigned char)p[i + n])) n++;
-        if (!n || p[i] == '#') break;
-        if ((*words)++) str_add(out, " ");
-        if (!named_word(t, p + i, n, out)) return false;
-    }
-    return true;
+static mem_id tile_of_handle(const void *user, const char *word) {
+    const reader *t = user;
+    step_ref ref;
+    mem_id m = read_handle(t, word, ':', &ref) ? script_mem(t->r, ref) : 0;
+    return m && ir_m(t->r->k, m)->scope != MEM_ARG ? m : 0;
 }
 
-/* Read a line that has words, apply it and add it. */
-static bool take_line(reader *t, const char *line, str *why) {
+static void print_named(const kernel *k, transform_kind kind, const transform_args *a, str *out) {
+    const char *loop[STEP_LOOPS];
+    for (int i = 0; i < a->loops; i++) loop[i] = sym_name(k->syms, ir_s(k, a->loop[i])->l.var);
+    transform_print(k, kind, a, loop, out);
+    str_add(out, "\n");
+}
+
+/* Apply what a line says and add it. */
+static bool take_line(reader *t, transform_kind kind, const transform_args *a, str *why) {
     kernel *k = t->r->k;
-    transform_kind kind;
-    transform_args a;
-    if (!transform_parse(k, line, &kind, &a, why)) return false;
+    str named;
     if (t->s->n == MOST_STEPS || t->s->ids == nowhere.step - 1)
         return ir_refuse(why, "a schedule of more than %d steps", MOST_STEPS);
-    script_step step = script_step_of(t->r, t->s, kind, &a);
+    script_step step = script_step_of(t->r, t->s, kind, a);
+    str_open_in(&named, &k->arena);
+    if (t->names) print_named(k, kind, a, &named);
     if (!script_step_run(t->r, &step, why)) return false;
     script_add(t->s, &k->arena, &step);
     t->id[t->n - 1] = step.id;
-    if (t->names) str_addf(t->names, "%s\n", line);
+    if (t->names) str_add(t->names, named.s);
     return true;
 }
 
 int script_read(script_run *r, const char *lines, script *s, str *names, str *why) {
     reader t = {.r = r, .s = s, .names = names};
+    const transform_names names_of = {loop_of_handle, tile_of_handle, &t};
     arena *a = &r->k->arena;
-    int refused = 0, words;
+    int refused = 0;
     for (size_t n; *lines; lines += n + (lines[n] == '\n')) {
-        str line;
-        str_open_in(&line, a);
+        transform_kind kind;
+        transform_args args;
         n = strcspn(lines, "\n");
-        bool there = named_line(&t, lines, n, &line, &words);
-        if (!words) continue;
+        const char *line = arena_printf(a, "%.*s", (int)n, lines);
+        str *told = refused ? NULL : why;
+        bool read = transform_parse(r->k, line, &names_of, &kind, &args, told);
+        if (read && kind == TRANSFORMS) continue;
         t.id = arena_grow(a, t.id, &t.cap, t.n + 1, sizeof *t.id);
         t.id[t.n++] = nowhere.step;
-        str *told = refused ? NULL : why;
-        if (!there) ir_refuse(told, "%.*s: a loop or a tile of it is not there", (int)n, lines);
-        refused += !there || !take_line(&t, line.s, told);
+        refused += !read || !take_line(&t, kind, &args, told);
     }
     return refused;
 }
@@ -267,7 +252,24 @@ bool script_names(const kernel *k, const char *lines, str *out, str *why) {
 }
 
 int script_apply(kernel *k, const char *lines, str *why) {
-    str names;
-    str_open_in(&names, &k->arena);
-    return script_names(k, lines, &names, why) ? transform_lines(k, names.s, why) : -1;
+    ir_saved before = ir_save(k);
+    script_run r;
+    script s = {.n = 0};
+    script_open(&r, k);
+    if (!script_read(&r, lines, &s, NULL, why) && ir_sums_made(k, why))
+        return transform_verified(k, &before, why) ? (int)s.n : -1;
+    ir_restore(k, &before);
+    return -1;
+}
+
+bool script_take(kernel *k, const script *s, bool prove, str *why) {
+    ir_saved before = ir_save(k);
+    script_run r;
+    script_open(&r, k);
+    for (uint32_t i = 0; i < s->n; i++) {
+        if (script_step_run(&r, &s->at[i], why)) continue;
+        ir_restore(k, &before);
+        return false;
+    }
+    return !prove || transform_verified(k, &before, why);
 }

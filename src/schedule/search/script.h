@@ -5,23 +5,6 @@
 
 #include "schedule/schedule.h"
 
-/* A loop or a tile: number `nth` of those that a step made, in the order of the tree; of the kernel
- * as it was lowered where `step` is 0. */
-typedef struct step_ref {
-    uint16_t step, nth;
-} step_ref;
-typedef struct script_step {
-    uint16_t id; /* of no other step of its script; it stays when others come and go */
-    uint8_t kind;
-    transform_args args; /* all but its loops and memories */
-    step_ref loop[STEP_LOOPS], mem[2];
-} script_step;
-typedef struct script {
-    script_step *at;
-    uint32_t n, cap;
-    uint16_t ids; /* the last that was given */
-} script;
-
 /* A kernel that steps are applied to, and what each of them made. */
 typedef struct script_run {
     kernel *k;
@@ -45,8 +28,12 @@ void script_add(script *s, arena *a, const script_step *step);
 int script_read(script_run *r, const char *lines, script *s, str *names, str *why);
 /* Write lines with loops by names, for a kernel that stays as it is; false: one is refused. */
 bool script_names(const kernel *k, const char *lines, str *out, str *why);
-/* The same applied: transform_lines of what may have handles. Negative: refused. */
+/* Lines, with loops by handles or by names, applied as transform_lines does; the number of steps,
+ * -1: refused, and k is as it was. */
 int script_apply(kernel *k, const char *lines, str *why);
+/* The steps applied to the kernel that they were made for. `prove`: where the result cannot be
+ * proved sound it is refused. false: refused, and k is as it was. */
+bool script_take(kernel *k, const script *s, bool prove, str *why);
 /* Lines with loops by handles. `k`: the kernel, scheduled or not. */
 void script_print(const script *s, const kernel *k, str *out);
 
