@@ -161,7 +161,8 @@ static double inline_extra(fuse *fu, node_id n) {
         if (reduce && fuse_has_contraction(fu, x) && fuse_scatters(fu, x, &f->uses[i]))
             return INFINITY;
         bool packed = k->has_contraction && !k->rows && is_widening(fu, x);
-        evals += packed ? size : fuse_trips(k, m);
+        double shared = reduce ? 0 : fuse_shared_by_rows(fu, n, &f->uses[i]);
+        evals += packed ? size : shared > 0 ? shared : fuse_trips(k, m);
     }
     return widens_bytes(fu, x) ? 0 : (evals - size) * f->cost;
 }
@@ -284,7 +285,10 @@ void fuse_enter(fuse *fu, node_id n, const use *u) {
     group *k = fu->group_[u->group];
     if (op_rows[x->op].class_ == CLASS_REDUCE) {
         fuse_add_chain(fu, k, fuse_closure(k, fuse_mask(u)) & fuse_root_set(k));
-        if (fuse_has_contraction(fu, x)) k->has_contraction = true;
+        if (fuse_has_contraction(fu, x)) {
+            k->has_contraction = true;
+            k->epilogue = k->ops;
+        }
     }
     fuse_push_sources(fu, n, u);
     if (op_rows[x->op].class_ == CLASS_REDUCE && k->has_contraction && !k->rows)

@@ -37,6 +37,7 @@ typedef struct group { /* a kernel under construction */
     fuse_piece piece;
     uint8_t columns; /* of the root, which has no loop over its last axis; 0: no such kernel */
     uint32_t loops, reduces, ops, root_loops;
+    uint32_t epilogue;          /* of its operations, those behind its contraction */
     uint8_t parts[QN_MAX_RANK]; /* loops of each of the root's axes: loops.c */
     bool split;                 /* some have several */
     double code;                /* what its operations cost, each written once */
@@ -222,6 +223,12 @@ void fuse_store_bordered(fuse *fu, node_id n);
 /* Would contraction x, in u's kernel, make so much that is loaded and stored there go lane by lane
  * that storing x alone costs less? */
 bool fuse_scatters(const fuse *fu, const graph_node *x, const use *u);
+
+/* ---- few_rows.c ------------------------------------------------------------------------------ */
+
+/* How often n is made in u's kernel if that is a product of few rows that share it; 0: they do
+ * not, or it is no such product. */
+double fuse_shared_by_rows(const fuse *fu, node_id n, const use *u);
 
 /* ---- attention.c ----------------------------------------------------------------------------- */
 

@@ -22,6 +22,8 @@
  * is said (ir_learn_sum). What is too much to be said stays unsaid, and free. */
 #include "schedule/schedule.h"
 
+enum { NEAR = 4 }; /* elements from what one lane loads to what the next does: a line or a few */
+
 static const ir_grouping in_order = {.parts = 1, .chains = 1, .lanes = 1};
 
 /* Say it of all components of the statement's state, if it merges into tiles by a monoid. */
@@ -163,21 +165,58 @@ static int words_of(const scheduler *m, const contraction *x, merged deep) {
     for (int i = 0; i < 2 && row < 0; i++)
         row = ir_dot_of(ir_m(m->k, x->of[i].mem)->dtype, ir_m(m->k, x->of[!i].mem)->dtype, sum);
     if (row < 0 || !(m->limits->dots >> row & 1)) return 0;
+    if (!x->of[0].direct || !x->of[1].direct) return 0;
     return deep.constant && deep.trips >= 2 * ir_dots[row].parts ? ir_dots[row].parts : 0;
 }
 
-/* Few rows, of which both operands are contiguous along the sum (a dot product): each vector of a
- * column is loaded once, in place, for all rows. The result is scalar, so what follows the sum must
- * not be long. */
-static bool lanes_along(scheduler *m, const contraction *x, merged rows, merged columns,
-                        merged deep) {
+/* Does what the access loads lie together for a vector of the sum's terms, within that many
+ * elements? An offset that is computed lies anywhere in its memory, which must be a table in the
+ * cache. */
+static bool is_near(scheduler *m, const ir_access *t, stmt_id sum, int64_t most) {
+    sym_store *s = m->k->syms;
+    const ir_memory *x = ir_m(m->k, t->mem);
+    sym var = schedule_at(m, sum)->l.var, lanes = sym_const(s, m->lanes);
+    if (!schedule_is_arg(m, t)) return false;
+    if (t->dyn && ir_expr_uses(m->k, t->dyn, var))
+        return sat_mul(sym_hi(s, x->size), (int64_t)qn_dtype_size(x->dtype)) <= m->limits->l1 / 2;
+    sym vectors = sym_const(s, ceil_div(schedule_trips(m, sum), m->lanes));
+    sym first = sym_scale(s, sym_loop(s, "q", vectors), m->lanes);
+    sym other = sym_add(s, first, sym_loop(s, "v", lanes));
+    sym from = sym_subst(s, t->index, 1, &var, &first),
+        to = sym_subst(s, t->index, 1, &var, &other);
+    sym away = sym_sub(s, to, from);
+    return sym_lo(s, away) >= -most && sym_hi(s, away) <= most;
+}
+
+/* Is the factor contiguous along the sum? One that is made of several loads, as of blocks and their
+ * scales, is where all of them are near: it is then made once for all rows, whatever it takes. A
+ * vector of the rows' operand is loaded once for several columns, and may lie in a few lines. */
+static bool lies_along(scheduler *m, const contraction *x, int f, int64_t most) {
     const contraction_loop *sum = &x->loop[x->loops - 1];
-    for (int f = 0; f < 2; f++)
-        if (!sum->fixed[f] || sum->step[f] != 1) return false;
+    if (sum->fixed[f] && sum->step[f] == 1 && x->of[f].plain) return true;
+    if (!most || x->loops > x->outs + 1) return false;
+    ir_access *t;
+    uint32_t n = ir_accesses(m->k, x->update, &t);
+    for (uint32_t i = 0; i < n; i++)
+        if (t[i].load && ir_expr_takes(m->k, x->factor[f], t[i].load) &&
+            !is_near(m, &t[i], sum->at, most))
+            return false;
+    return true;
+}
+
+/* Few rows, of which both operands are contiguous along the sum (a dot product): each vector of a
+ * column is loaded, and made of blocks, once, in place, for all rows. The result is scalar, so what
+ * follows the sum must not be long. */
+static bool lanes_along(scheduler *m, const contraction *x, bool swapped, merged rows,
+                        merged columns, merged deep) {
+    bool plain = x->of[0].plain && x->of[1].plain;
+    int64_t near = plain ? 0 : NEAR * m->lanes;
     return rows.constant && columns.constant && deep.constant && deep.n == x->loops - x->outs &&
            rows.trips <= m->limits->dot_rows && deep.trips >= (int64_t)m->lanes * m->lanes &&
            deep.trips % m->lanes == 0 &&
-           sat_mul(rows.trips, schedule_ops(m, x->epilogue)) <= deep.trips;
+           sat_mul(rows.trips, schedule_ops(m, x->epilogue)) <= deep.trips &&
+           lies_along(m, x, !swapped, near) &&
+           lies_along(m, x, swapped, near * m->limits->dot_rows);
 }
 
 /* false: it is no product for schedule_contraction or schedule_convolution. */
@@ -198,7 +237,8 @@ static bool say_product(scheduler *m, stmt_id loop) {
     merged deep = merged_of(m, &c);
     ir_grouping said = in_order;
     said.words = (uint16_t)words_of(m, &x, deep);
-    if (!said.words && lanes_along(m, &x, rows, columns, deep)) said.lanes = (uint16_t)m->lanes;
+    if (!said.words && lanes_along(m, &x, swapped, rows, columns, deep))
+        said.lanes = (uint16_t)m->lanes;
     say_below(m->k, loop, said);
     return true;
 }

@@ -119,6 +119,36 @@ static void a_product_put_into_a_place_is_computed_once(void) {
     }
 }
 
+/* What few rows share is made in the product, a vector at a time; a row's own terms would, of few
+ * columns, be made one by one there. */
+static void a_product_of_few_rows_makes_its_columns(void) {
+    qn_tensor *few = matrix(8, 512), *many = matrix(1000, 512);
+    CHECK_INT(kernels1(qn_matmul(few, qn_transpose(qn_exp(many), 0, 1))), 1);
+    CHECK_INT(kernels1(qn_matmul(matrix(40, 512), qn_transpose(qn_exp(many), 0, 1))), 2);
+    CHECK_INT(kernels1(qn_matmul(qn_gelu(many), matrix(512, 8))), 2);
+    CHECK_INT(kernels1(qn_matmul(qn_gelu(many), qn_transpose(few, 0, 1))), 2);
+}
+
+/* Where the schedule would not go along the sum, or not share, what is made of columns is stored:
+ * windows, memory strided along the sum or read by places, a long epilogue, results by heads. */
+static void what_few_rows_cannot_share_is_stored(void) {
+    qn_tensor *few = matrix(8, 512), *many = matrix(1000, 512), *wide = matrix(512, 1000);
+    qn_tensor *image = param(4, (int64_t[]){2, 16, 20, 20});
+    qn_tensor *window = param(4, (int64_t[]){8, 16, 3, 3});
+    CHECK_INT(kernels1(qn_conv2d(qn_gelu(image), window, NULL, NULL)), 2);
+    CHECK_INT(kernels1(qn_matmul(few, qn_exp(wide))), 2);
+    CHECK_INT(kernels1(qn_matmul(few, qn_transpose(qn_exp(qn_transpose(wide, 0, 1)), 0, 1))), 2);
+    qn_tensor *places = qn_cast(qn_slice(matrix(1, 512), 0, 0, 1, 1), QN_I64);
+    qn_tensor *moved = qn_take(many, qn_reshape(places, 1, (int64_t[]){512}), 1);
+    CHECK(kernels1(qn_matmul(few, qn_transpose(qn_exp(moved), 0, 1))) >= 2);
+    qn_tensor *y = qn_matmul(matrix(8, 64), qn_transpose(qn_exp(matrix(1000, 64)), 0, 1));
+    for (int i = 0; i < 10; i++) y = qn_tanh(qn_add(y, qn_like(y, i)));
+    CHECK_INT(kernels1(y), 2);
+    y = qn_matmul(few, qn_transpose(qn_exp(many), 0, 1));
+    y = qn_permute(qn_reshape(y, 3, (int64_t[]){8, 10, 100}), 3, (int[]){1, 0, 2});
+    CHECK(kernels1(qn_contiguous(y)) >= 2);
+}
+
 /* Whatever is large is shared out among threads, flat kernels of any size too. */
 static void large_kernels_are_parallel(void) {
     static const struct {
@@ -324,6 +354,8 @@ int main(int argc, char **argv) {
     RUN(scoped_a_chain_of_twenty_elementwise_ops_is_one_kernel);
     RUN(scoped_softmax_is_one_kernel_on_any_axis);
     RUN(softmax_holds_its_exponentials_in_a_tile);
+    RUN(a_product_of_few_rows_makes_its_columns);
+    RUN(what_few_rows_cannot_share_is_stored);
     RUN(large_kernels_are_parallel);
     RUN(scoped_log_softmax_is_one_kernel);
     RUN(scoped_layer_norm_is_one_kernel);

@@ -149,36 +149,71 @@ static void one_block_by_hand(void) {
     qn_close(qn);
 }
 
-/* The product reads the blocks: scales may be stored, but no kernel writes the weights. */
+enum { K = 256, N = 48, ROWS = 9 };
+
+static void check_product(qn_quant type, int rows) {
+    qn_ctx *qn = qn_open(NULL);
+    static uint8_t bytes[N * K * 2];
+    static float x[ROWS * K], y[ROWS * N], plain[N * K];
+    row r;
+    qn_stats after;
+    uint64_t seed = 5;
+    find(type, &r);
+    for (size_t k = 0; k < sizeof bytes; k++) bytes[k] = test_rand(&seed) & 0x3f;
+    for (int k = 0; k < rows * K; k++) x[k] = (float)test_uniform(&seed);
+    int64_t size = (int64_t)K / r.elements * r.bytes;
+    qn_tensor *w = qn_from(qn, QN_U8, 2, (int64_t[]){N, size}, bytes);
+    qn_tensor *v = qn_from(qn, QN_F32, 2, (int64_t[]){rows, K}, x);
+    qn_tensor *values = qn_dequantize(w, type);
+    qn_tensor *product = qn_matmul(v, qn_transpose(values, 0, 1));
+    CHECK_INT(qn_read(product, y, sizeof(float) * (size_t)(rows * N)), 0);
+    qn_get_stats(qn, &after, sizeof after);
+    if (after.planned_peak_bytes > sizeof(float) * N * K / 3)
+        FAIL("%s, %d rows: %d bytes of temporaries", r.name, rows, (int)after.planned_peak_bytes);
+    CHECK_INT(qn_read(values, plain, sizeof plain), 0);
+    for (int i = 0; i < rows * N; i++) {
+        long double sum = 0;
+        for (int k = 0; k < K; k++)
+            sum += (long double)plain[i % N * K + k] * (long double)x[i / N * K + k];
+        CHECK_NEAR((double)y[i], (double)sum, 1e-4, 1e-4);
+    }
+    qn_close(qn);
+}
+
+/* The product of few rows reads the blocks, once for all of them: scales may be stored, but no
+ * kernel writes the weights. */
 static void a_product_reads_blocks_by_itself(void) {
     static const qn_quant types[] = {QN_Q8_0, QN_Q4_0, QN_Q4_K, QN_Q6_K, QN_MXFP4, QN_IQ4_XS};
-    enum { K = 256, N = 48 };
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        qn_ctx *qn = qn_open(NULL);
-        static uint8_t bytes[N * K * 2];
-        float x[K], y[N];
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        for (int rows = 1; rows <= ROWS; rows += 4) check_product(types[i], rows);
+}
+
+/* What the planner leaves in the product is shared among the rows: lanes go along the sum. */
+static int lanes_along, stored;
+static void look_at_schedules(void *user, const char *line) {
+    (void)user;
+    lanes_along += strstr(line, "rfactor t0") != NULL;
+    stored += strstr(line, "arg a0 f32[12288] write") != NULL;
+}
+
+static void blocks_are_made_once_for_all_rows(void) {
+    static uint8_t bytes[N * K * 2];
+    static float x[ROWS * K];
+    for (int i = 0; i < KNOWN; i++) {
         row r;
-        qn_stats after;
-        uint64_t seed = 5;
-        find(types[i], &r);
-        for (size_t k = 0; k < sizeof bytes; k++) bytes[k] = test_rand(&seed) & 0x3f;
-        for (int k = 0; k < K; k++) x[k] = (float)test_uniform(&seed);
-        int64_t size = (int64_t)K / r.elements * r.bytes;
-        qn_tensor *w = qn_from(qn, QN_U8, 2, (int64_t[]){N, size}, bytes);
-        qn_tensor *v = qn_from(qn, QN_F32, 1, (int64_t[]){K}, x);
-        qn_tensor *values = qn_dequantize(w, types[i]);
-        CHECK_INT(qn_read(qn_matmul(values, v), y, sizeof y), 0);
-        qn_get_stats(qn, &after, sizeof after);
-        if (after.planned_peak_bytes > sizeof(float) * N * K / 3)
-            FAIL("%s: %d bytes of temporaries", r.name, (int)after.planned_peak_bytes);
-        float plain[N * K];
-        CHECK_INT(qn_read(values, plain, sizeof plain), 0);
-        for (int n = 0; n < N; n++) {
-            long double sum = 0;
-            for (int k = 0; k < K; k++) sum += (long double)plain[n * K + k] * (long double)x[k];
-            CHECK_NEAR((double)y[n], (double)sum, 1e-4, 1e-4);
+        find(known[i].type, &r);
+        for (int rows = 2; rows <= ROWS; rows += 5) {
+            qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null", .log = look_at_schedules));
+            int64_t size = (int64_t)K / r.elements * r.bytes;
+            qn_tensor *w = qn_from(qn, QN_U8, 2, (int64_t[]){N, size}, bytes);
+            qn_tensor *v = qn_from(qn, QN_F32, 2, (int64_t[]){rows, K}, x);
+            qn_tensor *y = qn_matmul(v, qn_transpose(qn_dequantize(w, known[i].type), 0, 1));
+            lanes_along = stored = 0;
+            qn_set(qn, "debug", "k");
+            CHECK_INT(qn_realize(1, &y), 0);
+            if (!stored && !lanes_along) FAIL("%s, %d rows", r.name, rows);
+            qn_close(qn);
         }
-        qn_close(qn);
     }
 }
 
@@ -238,6 +273,7 @@ int main(int argc, char **argv) {
     RUN(floats_become_the_blocks_of_the_reference);
     RUN(one_block_by_hand);
     RUN(a_product_reads_blocks_by_itself);
+    RUN(blocks_are_made_once_for_all_rows);
     RUN(rows_may_vary);
     RUN(what_is_no_row_of_blocks_is_refused);
     return test_end();

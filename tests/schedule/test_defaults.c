@@ -94,6 +94,54 @@ static void large_results_go_by_blocks_of_the_sum(void) {
     }
 }
 
+/* Weights in blocks with scales, of few rows: each vector of weights is made once for all of them,
+ * in registers, its scale once for a block. */
+static void few_rows_share_what_is_made_of_blocks(void) {
+    static const char text[] =
+        "kernel \"blocks\" {\n arg a0 f32[2048] write\n reg t0 f32[1]\n arg a1 f32[4096] read\n"
+        " arg a2 f32[16384] read\n arg a3 i8[524288] read\n"
+        " for i < 4 {\n for j < 512 {\n def t0 = f32(0)\n for k < 1024 {\n"
+        " t0[0] += mul(a1[1024*i + k], mul(a2[32*j + k/32], cast:f32(a3[1024*j + k])))\n }\n"
+        " a0[512*i + j] = t0[0]\n }\n }\n}\n";
+    machine narrow = one_of(150);
+    narrow.vector_bytes = 32;
+    narrow.registers = 16;
+    check_default_of(&narrow, text, "rfactor t0 v", "stage");
+    check_default_of(&narrow, text, "accumulate t0 i", "pad");
+    check_default_of(&narrow, text, "unroll kr", "stage");
+    check_default(text, "rfactor t0 v", "stage");
+}
+
+/* Lanes go along the sum only where what they load lies together there: not down the rows of a
+ * matrix, and not at places that another array says, but in a table. */
+static void lanes_gather_from_tables_alone(void) {
+    static const char form[] =
+        "kernel \"gathers\" {\n arg a0 f32[2048] write\n reg t0 f32[1]\n arg a1 f32[4096] read\n"
+        " arg a2 f32[524288] read\n arg a3 %s read\n"
+        " for i < 4 {\n for j < 512 {\n def t0 = f32(0)\n for k < 1024 {\n"
+        " t0[0] += mul(a1[1024*i + k], %s)\n }\n"
+        " a0[512*i + j] = t0[0]\n }\n }\n}\n";
+    static const struct {
+        const char *other, *factor;
+        bool along;
+    } row[] = {{"f32[1024]", "mul(a3[k], a2[1024*j + k])", true},
+               {"f32[1024]", "mul(a3[k], a2[512*k + j])", false},
+               {"f32[512]", "mul(a3[j], a2[1024*j + k])", true},
+               {"f32[524288]", "mul(a3[1024*j + k], a2[512*k + j])", false},
+               {"i32[1024]",
+                "a2[1024*j; dyn=a3[k]; guard=and(le(i32(0), a3[k]), lt(a3[k], i32(1024)))]",
+                false}};
+    machine narrow = one_of(150);
+    narrow.vector_bytes = 32;
+    narrow.registers = 16;
+    for (int i = 0; i < (int)COUNT_OF(row); i++) {
+        char text[800];
+        snprintf(text, sizeof text, form, row[i].other, row[i].factor);
+        check_default_of(&narrow, text, row[i].along ? "rfactor t0 v" : "",
+                         row[i].along ? "stage" : "rfactor");
+    }
+}
+
 /* Two lines of non-temporal stores are written one behind the other. */
 static void large_transpositions_write_lines_in_pairs(void) {
     for (int i = 0; i < 2; i++) {
@@ -530,6 +578,8 @@ static void all(void) {
     RUN(few_rows_go_along_the_sum);
     RUN(packing_is_transposed_in_whole_vectors_of_the_sum);
     RUN(large_results_go_by_blocks_of_the_sum);
+    RUN(few_rows_share_what_is_made_of_blocks);
+    RUN(lanes_gather_from_tables_alone);
     RUN(large_transpositions_write_lines_in_pairs);
     RUN(accumulators_of_long_rows_stay_in_registers);
     RUN(rows_of_short_runs_go_along_them);

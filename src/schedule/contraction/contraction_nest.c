@@ -7,6 +7,7 @@
 
 enum {                     /* no property of a machine: */
        LONG_EPILOGUE = 10, /* operations of an epilogue that is worth a loop: code size */
+       SHARED = 4,         /* vectors of a sum's terms that share a block's scale, at most */
        LEAST_BLOCK = 8     /* iterations of the sum between two prefetches of an epilogue's rows */
 };
 
@@ -304,9 +305,35 @@ void contraction_share(plan *p) {
 
 /* ---- few rows -------------------------------------------------------------------------------- */
 
-/* The nest for few rows, `each` columns at a time. false: only begun; correct, if slow. */
-static bool build_few_rows(plan *p, int64_t each, int after) {
+/* How many vectors along the sum share something that the columns' operand is made of, as a block's
+ * scale, so that it is made once for them: as many as may be unrolled beside `copies` of each. */
+static int64_t shared_vectors(const plan *p, int lanes, int64_t copies) {
     scheduler *m = p->m;
+    sym_store *s = m->k->syms;
+    stmt_id sum = stmt_of(m, p->sum), at = schedule_at(m, sum)->first;
+    int64_t trips = trips_of(m, p->sum), n = SHARED;
+    ir_access *t;
+    uint32_t count = p->b->plain ? 0 : ir_accesses(m->k, at, &t);
+    for (; n > 1; n /= 2) {
+        if (trips % (n * lanes) || n * copies > m->limits->unrolled) continue;
+        sym var = schedule_at(m, sum)->l.var, blocks = sym_const(s, trips / (n * lanes));
+        sym first = sym_scale(s, sym_loop(s, "q", blocks), n * lanes);
+        sym other = sym_add(s, first, sym_loop(s, "v", sym_const(s, n * lanes)));
+        for (uint32_t i = 0; i < count; i++) {
+            if (!t[i].load || !ir_expr_takes(m->k, p->b->factor, t[i].load) || t[i].dyn) continue;
+            sym from = sym_subst(s, t[i].index, 1, &var, &first);
+            if (from == sym_subst(s, t[i].index, 1, &var, &other)) return n;
+        }
+    }
+    return 1;
+}
+
+/* The nest for few rows, r of them, `each` columns at a time. false: only begun; correct, if
+ * slow. */
+static bool build_few_rows(plan *p, int64_t r, int64_t each, int after) {
+    scheduler *m = p->m;
+    int lanes = ir_m(m->k, p->tile)->sum.lanes;
+    int64_t shared = shared_vectors(p, lanes, r * each);
     loop2 column = step_split(m, p->nest.column, each, "jc", "nr");
     p->nest.jc = column.outer;
     step_want(m, column.inner, WANT_UNROLL);
@@ -315,8 +342,10 @@ static bool build_few_rows(plan *p, int64_t each, int after) {
         !step_accumulate(maybe(m), p->tile, p->nest.row))
         return false;
     loop_h epilogue = m->mades ? m->made[0] : NO_LOOP; /* p->nest.row's second part */
-    int lanes = ir_m(m->k, p->tile)->sum.lanes;
-    loop2 sum = step_split(m, p->sum, lanes, "kr", "v");
+    loop2 some = {p->sum, NO_LOOP};
+    if (shared > 1) some = step_split(m, p->sum, shared * lanes, "kb", "kr");
+    loop2 sum = step_split(m, some.inner.id ? some.inner : p->sum, lanes, "kr", "v");
+    if (some.inner.id) step_want(m, sum.outer, WANT_UNROLL);
     step_want(m, sum.inner, WANT_VEC);
     mem_id wide = step_rfactor(maybe(m), p->tile, sum.inner);
     if (!wide) return false;
@@ -331,6 +360,21 @@ static bool build_few_rows(plan *p, int64_t each, int after) {
     step_bind(m, p->nest.row, LOOP_UNROLL);
     if (after < LONG_EPILOGUE) step_bind(m, epilogue, LOOP_UNROLL);
     return true;
+}
+
+/* The largest argument that the columns' operand is made of. */
+static mem_id largest_of(const plan *p) {
+    const kernel *k = p->m->k;
+    mem_id most = p->b->mem;
+    for (mem_id i = 1; i < k->mems; i++) {
+        const ir_memory *x = ir_m(k, i), *y = ir_m(k, most);
+        int64_t bytes = (int64_t)qn_dtype_size((qn_dtype)x->dtype),
+                other = (int64_t)qn_dtype_size((qn_dtype)y->dtype);
+        if (x->scope == MEM_ARG && ir_expr_reads(k, p->b->factor, i) &&
+            sat_mul(sym_hi(k->syms, x->size), bytes) > sat_mul(sym_hi(k->syms, y->size), other))
+            most = i;
+    }
+    return most;
 }
 
 /* Few rows, and both operands contiguous along the reduction (a dot product): lanes go along it,
@@ -352,7 +396,7 @@ bool contraction_few_rows(plan *p, int after) {
     if (each < 1) each = 1; /* other machines group sums of more rows so */
     if (each > m->limits->epilogue_streams) each = m->limits->epilogue_streams;
     while (each > 1 && n % each) each--;
-    if (build_few_rows(p, each, after) && n * deep * p->size > machine_second(m->limits))
-        step_prefetch_distance(m, p->b->mem, m->limits->page);
+    if (build_few_rows(p, r, each, after) && n * deep * p->size > machine_second(m->limits))
+        step_prefetch_distance(m, largest_of(p), m->limits->page);
     return true;
 }
