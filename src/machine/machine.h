@@ -65,6 +65,18 @@ qn_code machine_keep(qn_ctx *qn, const char *processor, size_t size, const str *
 
 /* ---- thresholds that follow from fields ------------------------------------------------------ */
 
+enum {
+#define X(name, kind, least, most, usual, doc) MACHINE_USUAL_##name = usual,
+#include "machine/fields.h"
+#undef X
+};
+/* Bytes of the first and of the second cache of a core; of an unknown one the usual. */
+static inline int64_t machine_l1(const machine *m) {
+    return m->l1 ? m->l1 : MACHINE_USUAL_l1;
+}
+static inline int64_t machine_l2(const machine *m) {
+    return m->l2 ? m->l2 : MACHINE_USUAL_l2;
+}
 /* Rows so far apart lie in different pages: half of one. */
 static inline int64_t machine_far(const machine *m) {
     return m->page / 2;
@@ -72,16 +84,20 @@ static inline int64_t machine_far(const machine *m) {
 /* Rows so far apart, or a multiple, share few sets of the first cache: a quarter of the distance at
  * which lines collide. */
 static inline int64_t machine_clash(const machine *m) {
-    int64_t apart = (m->l1 ? m->l1 : 32 << 10) / m->l1_ways / 4;
+    int64_t apart = machine_l1(m) / m->l1_ways / 4;
     return apart > m->line ? apart : m->line;
 }
 /* Rows so far apart share no lines, nor the pairs of lines that are fetched together. */
 static inline int64_t machine_apart(const machine *m) {
     return 4 * m->line;
 }
-/* Bytes of the second cache for an operand that is to stay there. */
+/* Bytes of the first cache for an operand that is to stay there; of an unknown one none. */
+static inline int64_t machine_first(const machine *m) {
+    return m->l1 * m->l1_usable / 100;
+}
+/* The same of the second cache; of an unknown one those of the usual. */
 static inline int64_t machine_second(const machine *m) {
-    return (m->l2 ? m->l2 : 256 << 10) * m->l2_usable / 100;
+    return machine_l2(m) * m->l2_usable / 100;
 }
 /* Percent: time in order over that of pages side by side; `alone`: of one stream that is only
  * read. Several streams are at several pages even in order. */

@@ -29,10 +29,8 @@
 enum {
     LOOPS = 24,
     FEW_ROWS = 6,        /* extent that is enough for the loop of rows: a register tile's, about */
-    MOST_ROWS = 30,      /* of a register tile: beyond any machine's best */
     MOST_TRIPS = 1 << 24 /* of a loop whose trips vary */
 };
-static const double CLOSE = 1.25; /* times as long at most: a tile worth trying */
 
 typedef struct conv_loop {
     loop_h h;               /* the loop; of rows and lanes, once they are tiled, over the tiles */
@@ -256,41 +254,32 @@ static int choose_large(const conv *c, choice_kind kind, int ways, int own) {
     return bytes > (double)c->m->limits->l2 ? schedule_choose(c->m, kind, ways, own) : own;
 }
 
-typedef struct tile_size {
-    int mr, nv;
-    double time;
-} tile_size;
+/* The cycles of one iteration of the sum for a tile: a panel of columns may come from the second
+ * cache. */
+static double tile_cycles(const void *of, int r, int v, double cycles) {
+    const conv *c = of;
+    const machine *l = c->m->limits;
+    int64_t step = (int64_t)v * l->vector_bytes;
+    double stream = c->depth * step > l->l1 ? (double)step / (double)l->l2_rate : 0;
+    (void)r;
+    return cycles < stream ? stream : cycles;
+}
 
-/* As schedule_contraction's: least time for the whole, of another width than that. Rows that look
- * over an edge are not padded, for then what they see would depend on more than their position. */
-static tile_size least_tile(const conv *c, int but) {
-    const scheduler *m = c->m;
-    const conv_loop *rows = &c->loop[c->rows], *lanes = &c->loop[c->lanes];
-    const machine *l = m->limits;
-    tile_size best = {1, 1, 1e300};
-    for (int v = 1; v <= 6; v++)
-        for (int r = 1; r <= MOST_ROWS && r <= rows->trips; r++) {
-            if (v == but || r * v + v + 1 > l->registers) continue;
-            if (v > 1 && (int64_t)(v - 1) * m->lanes >= lanes->trips) continue;
-            if (rows->window[c->a] && rows->trips % r) continue;
-            double fma = r * v / (double)l->fma_rate, load = (r + v) / (double)l->load_rate;
-            double cycles = fma > load ? fma : load;
-            if (cycles < (double)l->fma_latency) cycles = (double)l->fma_latency;
-            int64_t step = (int64_t)v * l->vector_bytes;
-            double stream = c->depth * step > l->l1 ? (double)step / (double)l->l2_rate : 0;
-            if (cycles < stream) cycles = stream;
-            double tiles =
-                (double)ceil_div(rows->trips, r) * (double)ceil_div(lanes->trips, v * m->lanes);
-            double time = tiles * (cycles + 0.5 + 0.06 * (r + v));
-            if (time < best.time * 0.999) best = (tile_size){r, v, time};
-        }
-    return best;
+/* Rows that look over an edge are not padded, for then what they see would depend on more than
+ * their position. */
+static bool tile_divides_rows(const void *of, int r, int v) {
+    const conv *c = of;
+    const conv_loop *rows = &c->loop[c->rows];
+    (void)v;
+    return !rows->window[c->a] || rows->trips % r == 0;
 }
 
 static void choose_tile(conv *c) {
-    tile_size best = least_tile(c, 0), other = least_tile(c, best.nv);
-    if (other.time < CLOSE * best.time && choose_large(c, CHOICE_tile, 2, 0)) best = other;
-    c->mr = best.mr, c->nv = best.nv;
+    int64_t rows = c->loop[c->rows].trips, columns = c->loop[c->lanes].trips;
+    tile_ask ask = {c->m, c, rows, columns, tile_divides_rows, tile_cycles, NULL};
+    tile_size best = tile_least(&ask, 0), other = tile_least(&ask, best.nv);
+    if (tile_is_close(&other, &best) && choose_large(c, CHOICE_tile, 2, 0)) best = other;
+    c->mr = best.mr ? best.mr : 1, c->nv = best.nv ? best.nv : 1;
 }
 
 /* Read the contraction, and decide what does not depend on rates. */
@@ -304,7 +293,7 @@ static bool read_whole(conv *c, stmt_id loop) {
 
 /* Bytes of the second-level cache that copies may take. */
 static int64_t copy_bytes(const conv *c) {
-    return (c->m->limits->l2 ? c->m->limits->l2 : 256 << 10) / 2;
+    return machine_l2(c->m->limits) / 2;
 }
 
 /* Bytes of what all lanes read of b. */

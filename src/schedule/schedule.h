@@ -316,6 +316,30 @@ bool schedule_transpose(scheduler *m, loop_chain *c);
 /* The whole schedule for a device with work-groups; `plainly`: groups of one member. */
 void schedule_workgroups(scheduler *m, bool plainly);
 
+/* ---- tile.c ---------------------------------------------------------------------------------- */
+
+/* A register tile of mr rows x nv vectors, and the time of the whole by such tiles. */
+typedef struct tile_size {
+    int mr, nv; /* 0: none */
+    double time;
+} tile_size;
+/* A sum of products that asks for one: its rows and columns, whether a tile of r rows and v vectors
+ * is possible, the cycles of an iteration of its sum, `cycles` of them by multiply-adds and loads
+ * from the first cache, and the factor by which what is left over makes it longer; NULL: none. */
+typedef struct tile_ask {
+    const scheduler *m;
+    const void *of;
+    int64_t rows, columns;
+    bool (*possible)(const void *of, int r, int v);
+    double (*cycles)(const void *of, int r, int v, double cycles);
+    double (*masks)(const void *of, int r, int v);
+} tile_ask;
+/* The fastest one, of another width than `but`. */
+tile_size tile_least(const tile_ask *x, int but);
+/* Times as long as the best at most: worth being tried, a tile or a grid of parts. */
+#define TILE_CLOSE 1.25
+bool tile_is_close(const tile_size *other, const tile_size *best);
+
 /* ---- contraction.c --------------------------------------------------------------------------- */
 
 /* Schedule a contraction; false where the loop is none. */

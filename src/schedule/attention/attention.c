@@ -463,7 +463,7 @@ static void stream_rows(block *b) {
 /* Iterations along the row whose values for a block stay in the first-level cache. */
 static int64_t slice_trips(const block *b) {
     const scheduler *m = b->m;
-    int64_t l1 = m->limits->l1 ? m->limits->l1 : 32 << 10, slice = PRODUCT_TRIPS;
+    int64_t l1 = machine_l1(m->limits), slice = PRODUCT_TRIPS;
     int64_t row = (int64_t)b->rows * (m->limits->vector_bytes / m->lanes);
     while (2 * slice * row * L1_SHARE <= l1) slice *= 2;
     return slice;
@@ -583,8 +583,8 @@ static bool make_nests(block *b, loop_chain *c) {
     scheduler *m = b->m;
     loop_h *rows = &c->loop[c->n - 1];
     if (!pad_extent(m, *rows, b->rows)) return false;
-    int64_t l2 = m->limits->l2 ? m->limits->l2 : 256 << 10;
-    if (row_bytes(m, stmt_of(m, *rows)) * b->rows > l2) b->slice = slice_trips(b);
+    bool far = row_bytes(m, stmt_of(m, *rows)) * b->rows > machine_l2(m->limits);
+    if (far) b->slice = slice_trips(b);
     loop2 blocks = step_split(maybe(m), *rows, b->rows, "b", "w");
     if (!blocks.outer.id) return false;
     *rows = blocks.outer;

@@ -23,12 +23,7 @@
  * is used by all tiles of the other operand, so it pays where there are many. */
 #include "schedule/contraction/contraction.h"
 
-enum {                   /* no property of a machine: */
-       BLOCKS = 3,       /* of a sum, from which on cutting it pays: the last may be half empty */
-       MOST_VECTORS = 6, /* of a register tile: beyond any machine's best */
-       MOST_ROWS = 30
-};
-static const double CLOSE = 1.25; /* times as long at most: a tile worth trying */
+enum { BLOCKS = 3 /* of a sum, from which on cutting it pays: the last may be half empty */ };
 
 typedef struct product {
     contraction is; /* before its loops are sorted */
@@ -225,56 +220,41 @@ static int64_t long_blocks(const plan *p) {
     return rounded_depth(p, ceil_div(p->depth, ceil_div(p->depth, whole)));
 }
 
-typedef struct tile_size {
-    int mr, nv; /* 0: none */
-    double time;
-} tile_size;
-
-/* The time of the whole by tiles of r rows and v vectors, from the rates of multiply-adds and
- * loads, the latency of a chain, the bandwidth of the second-level cache, and padding. Beside that
- * a tile costs its first and last instructions, half a cycle and some for each row and vector, and
- * masks. */
-static double tile_time(const plan *p, int r, int v) {
-    const scheduler *m = p->m;
-    const machine *l = m->limits;
-    double fma = r * v / (double)l->fma_rate, load = (r + v) / (double)l->load_rate;
-    double cycles = fma > load ? fma : load;
-    if (cycles < (double)l->fma_latency) cycles = (double)l->fma_latency;
+/* The cycles of one iteration of the sum for a tile, besides its multiply-adds: a panel of columns
+ * from the second cache, unpacked rows from behind it, and partial sums that wait in it. */
+static double tile_cycles(const void *of, int r, int v, double cycles) {
+    const plan *p = of;
+    const machine *l = p->m->limits;
     int64_t step = (int64_t)v * l->vector_bytes; /* of the panel of columns */
-    int64_t deep = short_blocks(p, step);
+    int64_t deep = short_blocks(p, step), first = machine_first(l);
     double stream = (double)step / (double)l->l2_rate;
-    const int64_t first = l->l1 * l->l1_usable / 100;
     if ((deep ? deep : p->depth) * step > first && cycles < stream) cycles = stream;
     if ((deep ? deep : long_blocks(p)) * step > first) cycles += fill_cycles(p, step);
     if (p->uncached) cycles += (double)(r * p->size) / (double)l->l3_rate;
     if (deep) cycles += (double)(l->spill_cycles * r * v) / (double)deep;
-    double tiles = (double)ceil_div(p->rows, r) * (double)ceil_div(p->columns, v * m->lanes);
-    double time = tiles * (cycles + 0.5 + 0.06 * (r + v));
-    if (p->rows % r && !p->pack_rows) time *= r > l->address_registers ? 1.08 : 1.02;
-    return p->columns % (v * m->lanes) ? time * 1.02 : time;
+    return cycles;
 }
 
-/* The fastest one, of another width than that. */
-static tile_size least_tile(const plan *p, int but) {
-    const scheduler *m = p->m;
-    tile_size best = {.time = 1e300};
-    for (int v = 1; v <= MOST_VECTORS; v++)
-        for (int r = 1; r <= MOST_ROWS; r++) {
-            if (v == but || r * v + v + 1 > m->limits->registers || (r > p->rows && r > 1))
-                continue;
-            if (v > 1 && (int64_t)(v - 1) * m->lanes >= p->columns) continue;
-            if (p->panel && v * m->lanes != p->panel) continue;
-            double time = tile_time(p, r, v);
-            if (time < best.time * 0.999) best = (tile_size){r, v, time};
-        }
-    return best;
+/* Rows and columns that are left over are masked, rows only where they are not packed. */
+static double tile_masks(const void *of, int r, int v) {
+    const plan *p = of;
+    const machine *l = p->m->limits;
+    double times = 1;
+    if (p->rows % r && !p->pack_rows) times *= r > l->address_registers ? 1.08 : 1.02;
+    return p->columns % (v * p->m->lanes) ? times * 1.02 : times;
+}
+
+static bool tile_fits_panel(const void *of, int r, int v) {
+    const plan *p = of;
+    (void)r;
+    return !p->panel || v * p->m->lanes == p->panel;
 }
 
 /* Choose mr x nr. */
 static void choose_tile(plan *p) {
-    tile_size best = least_tile(p, 0), other = least_tile(p, best.nv);
-    int ways = 1 + (other.mr && other.time < CLOSE * best.time);
-    if (choose_large(p, CHOICE_tile, ways, 0)) best = other;
+    tile_ask ask = {p->m, p, p->rows, p->columns, tile_fits_panel, tile_cycles, tile_masks};
+    tile_size best = tile_least(&ask, 0), other = tile_least(&ask, best.nv);
+    if (choose_large(p, CHOICE_tile, tile_is_close(&other, &best) ? 2 : 1, 0)) best = other;
     if (best.mr) p->mr = best.mr, p->nv = best.nv;
 }
 
@@ -349,7 +329,7 @@ int64_t contraction_panel_bytes(const plan *p) {
 static bool rows_load_once(const plan *p) {
     const machine *l = p->m->limits;
     return p->uncached && contraction_panel_bytes(p) > l->l1 &&
-           p->mr * p->depth * p->size <= l->l1 * l->l1_usable / 100 &&
+           p->mr * p->depth * p->size <= machine_first(l) &&
            p->columns * p->depth * p->size <= machine_second(p->m->limits);
 }
 
@@ -385,7 +365,7 @@ static void choose_grid(plan *p) {
     if (all * (double)p->batch < 4.0 * (double)(schedule_item_work(m) * m->lanes)) threads = 1;
     if (p->batch > 1) threads = ceil_div(threads > 1 ? 2 * threads : 1, p->batch);
     grid best = least_grid(p, threads, 0), other = least_grid(p, threads, best.rows);
-    int ways = 1 + (other.rows && other.time < CLOSE * best.time);
+    int ways = 1 + (other.rows && other.time < TILE_CLOSE * best.time);
     if (choose_large(p, CHOICE_grid, ways, 0)) best = other;
     p->row_parts = best.rows ? best.rows : 1;
     p->parts = best.rows ? best.columns : 1;
