@@ -19,8 +19,13 @@ X(fma_latency, RATE, 1, 64, 4, "cycles from a multiply-add to the next one of it
 X(fma_rate, RATE, 1, 16, 2, "multiply-adds of vectors a cycle")
 X(load_rate, RATE, 1, 16, 2, "loads of vectors a cycle")
 X(store_rate, RATE, 1, 16, 1, "stores of vectors a cycle")
-X(spill_cycles, RATE, 0, 64, 4, "to store a vector of partial sums and load it again")
-X(scatter_cycles, FACT, 0, 1024, 24, "to store a vector's lanes one by one")
+X(spill_cycles, RATE, 0, 64, 4, "to store a vector of partial sums, and to load it blocks later")
+X(addition_cycles, RATE, 1, 6400, 60, "hundredths: of an addition, and what cannot go beside it")
+X(across_cycles, RATE, 1, 1024, 12, "to combine the lanes of a vector")
+X(clear_cycles, RATE, 1, 6400, 50, "hundredths: to set a vector of a tile")
+X(mask_time, RATE, 100, 6400, 200, "percent: time of a masked access over that of a whole one")
+X(gather_cycles, RATE, 1, 6400, 120, "hundredths: to load one lane by itself")
+X(scatter_cycles, FACT, 1, 1024, 24, "to store a vector's lanes one by one")
 X(address_registers, RATE, 1, 64, 10, "rows that can have a pointer each without spilling it")
 
 /* ---- caches ---------------------------------------------------------------------------------- */
@@ -50,11 +55,13 @@ X(page_parallel_read_gain, RATE, 1, 1000, 100, "the same of one stream that is o
 X(sum_parts, FACT, 1, 16, 4, "parts of a sum along a row that streams, each with accumulators")
 X(open_lines, RATE, 1, 1024, 8, "lines that non-temporal stores may fill at a time")
 X(nontemporal_gain, RATE, 1, 1000, 140, "percent: time of stores over that of non-temporal ones")
+X(memory_threads, RATE, 1, 100, 70, "percent: time of traffic by all threads over that by one")
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
 X(fork_join_ns, RATE, 1, 1 << 30, 2048, "from handing out work to another thread to its end")
 X(spin_ns, RATE, 0, 1 << 30, 30000, "that a thread without work looks for some before it sleeps")
+X(item_cycles, RATE, 1, 1 << 20, 40, "of an item of parallel work, besides")
 
 /* ---- products: BLIS's block sizes, and what packing takes ------------------------------------ */
 
@@ -77,9 +84,15 @@ X(dot_rows, FACT, 1, 64, 12, "rows for which lanes go along a sum that both oper
 X(prepack_rows, FACT, 1, 64, 10, "rows from which on weights that lie along the sum are prepacked")
 X(prepack_rows_most, FACT, 1, 1 << 20, 512, "rows with which packing is cheap beside the product")
 X(prepack_products, FACT, 1, 1024, 4, "products of one run that share a packed operand")
+X(tile_cycles, RATE, 1, 6400, 50, "hundredths: of a tile's first and last instructions, besides")
+X(tile_edge, RATE, 1, 6400, 6, "hundredths: the same for each of its rows and vectors")
+X(masked_tile, RATE, 1, 100, 2, "percent longer, where tiles do not divide rows or columns")
+X(masked_rows, RATE, 1, 100, 8, "percent, where that is so of rows without a pointer each")
 
 /* ---- loops ----------------------------------------------------------------------------------- */
 
+X(trip_cycles, RATE, 1, 64, 1, "of an iteration of a loop, besides")
+X(exposed, RATE, 1, 100, 30, "percent of the lesser of work and traffic that adds to the other")
 X(unrolled, RATE, 1, 256, 40, "copies of a statement by unrolling, that still are fetched fast")
 X(column_rows, RATE, 1, 1024, 16, "rows of a reduction down columns at a time")
 X(pipeline_ops, FACT, 1, 1024, 10, "operations an element for which rows are pipelined")

@@ -20,7 +20,14 @@
 
 #include "schedule/schedule.h"
 
-enum { DEEPEST = 48, CACHES = 3, DIMS = 16, USUAL = 1 << 20, MOST_COUNT = 1 << 30 };
+enum {
+    DEEPEST = 48,
+    CACHES = 3,
+    DIMS = 16,
+    USUAL = 1 << 20, /* elements that tensors of unknown dimensions are thought to have */
+    MOST_COUNT = 1 << 30,
+    BESIDE = 3 /* registers of an iteration beside its tiles: operands on their way, of any code */
+};
 
 typedef struct level {
     stmt_id loop;
@@ -120,7 +127,14 @@ static double registers_of(const pricer *p, int vector, int dtype) {
 
 /* ---- work ------------------------------------------------------------------------------------ */
 
-static const double addition = 0.6; /* cycles, with what cannot go side by side */
+/* A field in hundredths. */
+static double hundredth(int64_t field) {
+    return (double)field / 100;
+}
+
+static double addition(const pricer *p) {
+    return hundredth(p->m.limits->addition_cycles);
+}
 
 /* An access by lanes: whole vectors, one element for all, or one by one. */
 static double access_cycles(const pricer *p, sym index, sym valid, expr_id dyn, mem_id mem,
@@ -131,7 +145,7 @@ static double access_cycles(const pricer *p, sym index, sym valid, expr_id dyn, 
     if (x->scope == MEM_REG) return 0;
     const machine *l = p->m.limits;
     double one = 1 / (double)(store ? l->store_rate : l->load_rate),
-           masked = valid == SYM_TRUE ? 1 : 2;
+           masked = valid == SYM_TRUE ? 1 : hundredth(l->mask_time);
     if (vector < 0) return one * masked;
     sym var = level_var(p, vector), rest;
     int64_t step = 0;
@@ -139,7 +153,8 @@ static double access_cycles(const pricer *p, sym index, sym valid, expr_id dyn, 
     if (!moves && !by_value) return one * masked;
     if (!by_value && sym_split(s, index, var, &step, &rest) && step == 1)
         return one * masked * registers_of(p, vector, x->dtype);
-    return (store ? 2.0 : 1.2) * p->at[vector].trips;
+    if (store) return (double)l->scatter_cycles * registers_of(p, vector, x->dtype);
+    return hundredth(l->gather_cycles) * p->at[vector].trips;
 }
 
 /* Is there a store to the memory inside the loop? */
@@ -180,15 +195,15 @@ static void price_expr(pricer *p, expr_id e) {
     const ir_expr *x = ir_e(k, e);
     if (x->kind == EXPR_CONST || x->kind == EXPR_PARAM) return;
     int depth = depth_of(p, e), vector = vector_level(p);
-    double wide = 1, cycles = addition;
+    double wide = 1, cycles = addition(p);
     if (vector >= 0 && ir_expr_uses(k, e, level_var(p, vector)))
         wide = registers_of(p, vector, x->dtype);
     if (x->kind == EXPR_LOAD)
         cycles = access_cycles(p, x->load.index, x->load.valid, x->load.dyn, x->load.mem, false);
     else if (x->kind == EXPR_OP)
-        cycles = addition * op_cost(x->op, x->dtype) * wide;
+        cycles = addition(p) * op_cost(x->op, x->dtype) * wide;
     else if (x->kind == EXPR_TABLE)
-        cycles = wide;
+        cycles = wide; /* a permutation each, as emitters write it */
     charge(p, depth, cycles);
     expr_id *slot[3];
     ir_expr copy = *x;
@@ -219,10 +234,10 @@ static void price_store(pricer *p, const ir_stmt *x) {
         charge(
             p, p->n - 1,
             access_cycles(p, x->store.index, x->store.valid, x->store.dyn, x->store.mem[i], true));
-        if (x->monoid != MONOID_SET) charge(p, p->n - 1, addition * wide);
+        if (x->monoid != MONOID_SET) charge(p, p->n - 1, addition(p) * wide);
         bool across = vector >= 0 && !sym_uses(k->syms, x->store.index, level_var(p, vector)) &&
                       x->monoid != MONOID_SET;
-        if (across) charge(p, p->n - 1, 12 * wide);
+        if (across) charge(p, p->n - 1, (double)p->m.limits->across_cycles * wide);
         if (ir_m(k, x->store.mem[i])->scope != MEM_REG) continue;
         double registers = wide;
         for (int j = p->n - 1; j >= 0 && !is_serial(p, j); j--)
@@ -413,7 +428,7 @@ static void find_working(pricer *p, const ir_access *t, uint32_t n, const place 
 /* The part of what was accessed that is gone when it is wanted again, so many bytes later. Caches
  * evict neither in order nor all at once. */
 static double missing(double bytes, double cache) {
-    double over = bytes / (cache > 1 ? cache : 1) - 1;
+    double over = bytes / (cache > 1 ? cache : 1) - 1; /* all of it from half as much again on */
     return over <= 0 ? 0 : over >= 0.5 ? 1 : 2 * over;
 }
 
@@ -467,25 +482,27 @@ static void price_loop(pricer *p, stmt_id loop) {
     price_block(p, loop);
     int self = --p->n;
     if (!is_serial(p, self)) return;
-    double spilled = v->live + 3 - (double)p->m.limits->registers;
-    if (spilled > 0) v->work += 1.5 * spilled;
-    double latency = (double)p->m.limits->fma_latency;
+    const machine *l = p->m.limits;
+    double spilled = v->live + BESIDE - (double)l->registers;
+    if (spilled > 0) v->work += spilled * (1 / (double)l->store_rate + 1 / (double)l->load_rate);
+    double latency = (double)l->fma_latency;
     if (v->carries && v->work < latency) v->work = latency;
     bool par = ir_s(p->m.k, loop)->loop == LOOP_PAR;
     if (par) p->parallel += v->trips;
-    charge(p, self - 1, v->trips * (v->work + (par ? 40 : 1)));
+    charge(p, self - 1, v->trips * (v->work + (double)(par ? l->item_cycles : l->trip_cycles)));
 }
 
 static void price_block(pricer *p, stmt_id block) {
     const kernel *k = p->m.k;
+    const machine *l = p->m.limits;
     for (stmt_id s = ir_s(k, block)->first; s; s = ir_s(k, s)->next) {
         const ir_stmt *x = ir_s(k, s);
         if (x->kind == STMT_LOOP) price_loop(p, s);
         if (x->kind == STMT_STORE) price_store(p, x);
         if (x->kind == STMT_DEF && x->def.value)
             charge(p, p->n - 1,
-                   0.5 * count_at(p, ir_m(k, x->def.mem)->size, 0) /
-                       (double)(p->m.limits->vector_bytes / 4));
+                   hundredth(l->clear_cycles) * count_at(p, ir_m(k, x->def.mem)->size, 0) /
+                       (double)(l->vector_bytes / 4));
     }
 }
 
@@ -526,11 +543,12 @@ schedule_price schedule_price_of(kernel *k, const machine *limits) {
         share = (double)most / p->parallel;
     }
     const int64_t rate[CACHES] = {limits->l2_rate, limits->l3_rate, limits->memory_rate};
-    double work = p->all * share, moved = 0;
-    for (int c = 0; c < CACHES; c++)
-        moved += p->traffic[c] / (double)rate[c] * (c == CACHES - 1 && share < 0.7 ? 0.7 : share);
+    double work = p->all * share, moved = 0, shared = hundredth(limits->memory_threads);
+    for (int c = 0; c < CACHES; c++) /* threads have caches of their own, and one memory */
+        moved +=
+            p->traffic[c] / (double)rate[c] * (c == CACHES - 1 && share < shared ? shared : share);
     double most = work > moved ? work : moved, least = work > moved ? moved : work;
-    schedule_price price = {.cycles = most + 0.3 * least,
+    schedule_price price = {.cycles = most + hundredth(limits->exposed) * least,
                             .work = work,
                             .moved = moved,
                             .copies = p->copies,

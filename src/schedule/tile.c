@@ -22,7 +22,8 @@ static double time_of(const tile_ask *x, int r, int v) {
     if (cycles < (double)l->fma_latency) cycles = (double)l->fma_latency;
     cycles = x->cycles(x->of, r, v, cycles);
     double tiles = (double)ceil_div(x->rows, r) * (double)ceil_div(x->columns, v * x->m->lanes);
-    double time = tiles * (cycles + 0.5 + 0.06 * (r + v));
+    double ends = (double)l->tile_cycles / 100 + (double)l->tile_edge / 100 * (r + v);
+    double time = tiles * (cycles + ends);
     return x->masks ? time * x->masks(x->of, r, v) : time;
 }
 

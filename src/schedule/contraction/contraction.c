@@ -239,9 +239,10 @@ static double tile_cycles(const void *of, int r, int v, double cycles) {
 static double tile_masks(const void *of, int r, int v) {
     const plan *p = of;
     const machine *l = p->m->limits;
-    double times = 1;
-    if (p->rows % r && !p->pack_rows) times *= r > l->address_registers ? 1.08 : 1.02;
-    return p->columns % (v * p->m->lanes) ? times * 1.02 : times;
+    int64_t rows = r > l->address_registers ? l->masked_rows : l->masked_tile;
+    double times = p->rows % r && !p->pack_rows ? (double)(100 + rows) / 100 : 1;
+    bool masked = p->columns % (v * p->m->lanes) != 0;
+    return masked ? times * (double)(100 + l->masked_tile) / 100 : times;
 }
 
 static bool tile_fits_panel(const void *of, int r, int v) {
