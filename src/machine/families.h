@@ -31,6 +31,8 @@
  * a time sums down 4096 x 4096 take 2.88 / 2.59 / 2.65 ms, 1 x 4096 x 4096 2.90 / 2.47 / 2.60, sums
  * down 20000 x 1000 4.45 / 4.62 / 5.49 (by turns, the least of some 250, 2026-11-27).
  *
+ * transpose_lines: of Apple's not measured, as many more as its pages are larger.
+ *
  * open_lines: the buffers in which a core gathers such stores. Intel's have 10 (Skylake) to 16 of
  * them, which loads take as well; other makers do not say. 8 leave some to loads. */
 #define CORE(vector, registers_, l1_, l2_, l3_)                                                    \
@@ -55,5 +57,5 @@ X("generic-avx2", "", 0, "", "any processor with vectors of 32 bytes", CORE(32, 
 X("generic-avx512", "", 0, "", "any processor with vectors of 64 bytes", CORE(64, 32, 32, 1024, 16))
 X("neoverse", "", 0, "", "Neoverse N1, N2, V1 by NEON", CORE(16, 32, 64, 1024, 32), .l1_ways = 4)
 X("apple-m", "", 0, "", "Apple M1 and later by NEON", CORE(16, 32, 128, 12288, 0), .line = 128,
-  .page = 16384)
+  .page = 16384, .transpose_lines = 1024)
 #undef CORE

@@ -99,6 +99,10 @@ static inline int64_t machine_first(const machine *m) {
 static inline int64_t machine_second(const machine *m) {
     return machine_l2(m) * m->l2_usable / 100;
 }
+/* Bytes of the second cache for what is to stay while other data pass. */
+static inline int64_t machine_shared(const machine *m) {
+    return m->l2 * m->l2_shared / 100;
+}
 /* Percent: time in order over that of pages side by side; `alone`: of one stream that is only
  * read. Several streams are at several pages even in order. */
 static inline int64_t machine_page_gain(const machine *m, bool alone) {

@@ -65,7 +65,7 @@ static uint32_t first_use(const leveler *v, const launch *l) {
 
 static void choose_level(leveler *v, uint32_t i, bool together) {
     const launch *l = &v->p->launch[i];
-    double bytes = bytes_of(v, l), space = (double)v->qn->run->limits.l2 / 2;
+    double bytes = bytes_of(v, l), space = (double)machine_shared(&v->qn->run->limits);
     bool small = together && bytes <= space && is_small(v, l);
     uint32_t level = small ? 0 : v->levels;
     for (int a = 0; a < l->program->args; a++)

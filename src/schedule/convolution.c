@@ -191,11 +191,15 @@ static double lane_rate(const conv *c, int i, int f) {
     double rate = (double)l->trips / (double)(ceil_div(l->trips, lanes) * lanes);
     bool windows = false;
     for (int k = 0; k < c->n; k++) windows |= c->loop[k].window[f] && !c->loop[k].sum;
-    if (llabs(l->step[f]) != 1) rate *= windows ? 0.7 : 0.97; /* packed, window by window */
-    if (l->window[f] && l->step[f] != 1) rate *= 0.7;
-    if (windows && l->step[f] == 1 && c->load[f].valid != SYM_TRUE) rate *= 0.9; /* unaligned */
-    double time = (double)c->depth / 2;
-    if (c->store_step[i] != 1) rate *= time / (time + (double)c->m->limits->scatter_cycles);
+    const machine *is = c->m->limits;
+    int64_t packed = windows ? is->lanes_windows : is->lanes_packed;
+    bool unaligned = windows && l->step[f] == 1 && c->load[f].valid != SYM_TRUE;
+    if (llabs(l->step[f]) != 1) rate *= (double)packed / 100;
+    if (l->window[f] && l->step[f] != 1) rate *= (double)is->lanes_strided / 100;
+    if (unaligned) rate *= (double)is->lanes_unaligned / 100;
+    /* two multiply-adds a cycle on any machine: the order of the sum follows, so no rate may */
+    double time = (double)c->depth / 2, apart = (double)is->scatter_cycles;
+    if (c->store_step[i] != 1) rate *= time / (time + apart);
     return rate;
 }
 
@@ -293,7 +297,7 @@ static bool read_whole(conv *c, stmt_id loop) {
 
 /* Bytes of the second-level cache that copies may take. */
 static int64_t copy_bytes(const conv *c) {
-    return machine_l2(c->m->limits) / 2;
+    return machine_l2(c->m->limits) * c->m->limits->l2_shared / 100;
 }
 
 /* Bytes of what all lanes read of b. */
@@ -650,7 +654,7 @@ static int64_t panels_at_once(const conv *c, int at, bool deep) {
         if (!c->loop[i].sum && only_in(c, i, c->a)) sums *= (double)c->loop[i].trips;
     }
     double image = footprint(c, c->a, at, deep), each = deep ? panel + sums : panel;
-    double room = 1.5 * (double)copy_bytes(c) / (double)c->size - image;
+    double room = (double)machine_second(l) / (double)c->size - image;
     int64_t parts = l->threads > 1 ? 2 * l->threads : 1;
     while (n > 1 && (panels / n < parts || each * (double)n > room)) n--;
     return ceil_div(panels, ceil_div(panels, n)); /* equal groups, but for the last */

@@ -88,7 +88,7 @@ static void say_along(scheduler *m, const loop_chain *c, int rows) {
     if (!tiles)
         say_below(m->k, loop, (ir_grouping){0}); /* what it stores, too, decides its lanes */
     if (!tiles || x.trips < 4) return;
-    int chains = schedule_ops(m, loop) <= 6 * tiles ? 4 : 2;
+    int chains = schedule_ops(m, loop) <= m->limits->sum_chains * tiles ? 4 : 2;
     int parts = parts_of(m, loop, x.trips, tiles * rows, tiles == 1 || rows == 1);
     int sums = parts * tiles;
     while (chains > 1 &&

@@ -62,7 +62,7 @@ static bool rows_fit(const pipeline *p) {
     for (mem_id i = 1; i < m->k->mems; i++)
         if (ir_m(m->k, i)->size != SYM_ONE)
             bytes = sat_add(bytes, sat_mul(3, schedule_bytes(m, i, p->columns)));
-    return bytes <= m->limits->l2 / 2;
+    return bytes <= machine_shared(m->limits);
 }
 
 /* Split each loop into steps of as many vectors; reductions get an accumulator for each. */

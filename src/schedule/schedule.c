@@ -195,8 +195,14 @@ void schedule_merge_in_step(scheduler *m, loop_chain *c) {
 /* ---- vectors and parallel iterations --------------------------------------------------------- */
 
 /* How many vectors of a statement are processed side by side, for its number of operations. */
+static int chains_for(const scheduler *m, int ops) {
+    const machine *l = m->limits;
+    return ops <= l->four_chains ? 4 : ops <= l->two_chains ? 2 : 1;
+}
+
+/* And for the trips of its loop: two rounds of them at least. */
 static int chains_of(const scheduler *m, int ops, int64_t trips) {
-    int chains = ops <= 12 ? 4 : ops <= 40 ? 2 : 1;
+    int chains = chains_for(m, ops);
     while (chains > 1 && trips < (int64_t)chains * m->lanes * 2) chains /= 2;
     return chains;
 }
@@ -551,7 +557,7 @@ static int rows_distant(scheduler *m, stmt_id across, stmt_id down) {
         if (seen[t[i].mem] || !t[i].load || !schedule_is_arg(m, &t[i])) continue;
         if (!schedule_step(m, &t[i], schedule_at(m, across)->l.var, &one) || one != 1) continue;
         if (!schedule_step(m, &t[i], schedule_at(m, down)->l.var, &step)) continue;
-        if (schedule_bytes(m, t[i].mem, step) < m->limits->l1 / 16) continue;
+        if (schedule_bytes(m, t[i].mem, step) < m->limits->l1 / m->limits->l1_apart) continue;
         seen[t[i].mem] = true;
         distant++;
     }
@@ -588,7 +594,7 @@ static bool whole_rows(scheduler *m, stmt_id loop) {
 
 /* Columns in parts whose results fit in the first-level cache: of `c`, the loop over vectors. */
 static loop2 cut_parts(scheduler *m, loop_h c, int64_t bytes) {
-    int64_t n = trips_of(m, c), most = m->limits->l1 / 2 / bytes;
+    int64_t n = trips_of(m, c), most = m->limits->l1 * m->limits->l1_shared / 100 / bytes;
     int threads = m->limits->threads > 1 ? m->limits->threads : 1;
     int64_t part = ceil_div(n, threads);
     if (part > most) part = most;
@@ -622,7 +628,7 @@ static bool columns(scheduler *m, loop_chain *c, int i) {
     stmt_id loop = stmt_of(m, l);
     mem_id tile = 0;
     int64_t n = schedule_trips(m, loop), exact;
-    int ops = schedule_ops(m, loop), chains = ops <= 12 ? 4 : ops <= 32 ? 2 : 1;
+    int chains = chains_for(m, schedule_ops(m, loop));
     int tiles = tiles_in(m, loop, &tile);
     bool unmasked = n % m->lanes == 0 && wants_no_mask(m, loop);
     while (chains > 1 && (n < (int64_t)chains * m->lanes || (unmasked && n % (chains * m->lanes))))

@@ -211,7 +211,7 @@ static crossing_form choose_form(scheduler *m, const loop_chain *c, mem_id opera
  * that are written whole go outermost, as many iterations as there are items; where the last one is
  * cut short, runs do, because only the full lines peeled inside can be proved independent. */
 static void cut(scheduler *m, loop_chain *c, mem_id operand, loop_h along, loop_h across) {
-    int64_t n = trips_of(m, across), run = m->limits->page / 16;
+    int64_t n = trips_of(m, across), run = m->limits->transpose_lines;
     bool whole = trips_of(m, along) % m->lanes == 0;
     crossing_form form = choose_form(m, c, operand, whole);
     if (form == BY_SQUARES) copy_transposed(m, c, along, across);

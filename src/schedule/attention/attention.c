@@ -23,7 +23,6 @@ enum {                    /* of the algorithm, not of a machine */
        PRODUCT_TRIPS = 8, /* iterations of a product's loop in a register tile, at most */
        LEAF_TRIPS = 4,    /* iterations of other loops taken together */
        LEAST_DEPTH = 4,   /* of a sum to count as a product */
-       L1_SHARE = 3,      /* part of the first-level cache for what one nest passes to the next */
        MOST_NESTS = 64
 };
 
@@ -465,7 +464,7 @@ static int64_t slice_trips(const block *b) {
     const scheduler *m = b->m;
     int64_t l1 = machine_l1(m->limits), slice = PRODUCT_TRIPS;
     int64_t row = (int64_t)b->rows * (m->limits->vector_bytes / m->lanes);
-    while (2 * slice * row * L1_SHARE <= l1) slice *= 2;
+    while (2 * slice * row * m->limits->l1_slice <= l1) slice *= 2;
     return slice;
 }
 

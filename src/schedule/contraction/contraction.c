@@ -166,9 +166,10 @@ static void choose_row_packing(plan *p) {
 /* Do unpacked rows come from behind the second-level cache for every panel of columns? For short
  * ones a prefetch would be too late. */
 static bool rows_uncached(const plan *p) {
-    int64_t l2 = p->m->limits->l2;
-    return l2 && !p->pack_rows && p->word == 1 && p->depth >= p->m->limits->kc_least &&
-           p->rows * p->depth * p->size >= l2 / 2 && contraction_step(p, p->a, p->sum) == 1;
+    const machine *l = p->m->limits;
+    return l->l2 && !p->pack_rows && p->word == 1 && p->depth >= l->kc_least &&
+           p->rows * p->depth * p->size >= machine_shared(l) &&
+           contraction_step(p, p->a, p->sum) == 1;
 }
 
 static int64_t rounded_depth(const plan *p, int64_t depth) {
@@ -189,11 +190,12 @@ static double fill_cycles(const plan *p, int64_t step) {
     return (double)step / (double)l->line * (double)l->l2_fill;
 }
 
-/* Do partial sums wait near enough for blocks to pay? In half of the second cache; in all of it
- * that is usable where panels that come from there instead cost more than their bytes. */
+/* Do partial sums wait near enough for blocks to pay? In what the second cache keeps while other
+ * data pass; in all of it that is usable where panels that come from there instead cost more than
+ * their bytes. */
 static bool sums_wait_near(const plan *p) {
     const machine *l = p->m->limits;
-    int64_t most = l->l2_fill ? machine_second(l) : l->l2 / 2;
+    int64_t most = l->l2_fill ? machine_second(l) : machine_shared(l);
     return p->rows * p->columns * p->size <= most;
 }
 
@@ -408,7 +410,9 @@ static void choose_parts(plan *p) {
     sizes x = {1, {ceil_div(each, most)}};
     add_size(&x, 1);
     p->parts *= choose_size(p, CHOICE_column_blocks, &x);
-    most = (p->along ? m->limits->l2 / 8 : machine_second(m->limits)) / (row * p->mr) + 1;
+    most = (p->along ? m->limits->l2 / m->limits->l2_rows : machine_second(m->limits)) /
+               (row * p->mr) +
+           1;
     int64_t blocks = ceil_div(rt, most);
     x = (sizes){1, {blocks}};
     if (2 * blocks <= rt) add_size(&x, 2 * blocks);

@@ -144,7 +144,8 @@ static mem_id pack_words(plan *p, const contraction_operand *o, loop_h where, in
 static void pack_side_by_side(plan *p, const contraction_operand *o, const loop_chain *c) {
     scheduler *m = p->m;
     loop_h few = c->loop[0];
-    if ((o == p->a ? p->rows : p->columns) * p->depth * p->size <= m->limits->l2 / 2) return;
+    if ((o == p->a ? p->rows : p->columns) * p->depth * p->size <= machine_shared(m->limits))
+        return;
     if (trips_of(m, few) > m->limits->pack_pages) {
         few = step_split(m, few, m->limits->pack_pages, "group", "few").inner;
         if (!few.id) return;
@@ -173,7 +174,7 @@ static void pack(plan *p, const contraction_operand *o, loop_h where, int n, con
     if (along && want_of(m, last) == WANT_UNROLL) step_bind(m, c.loop[c.n - 1], LOOP_VEC);
     if (along && deep == 1) pack_side_by_side(p, o, &c);
     if (along && same_loop(where, p->nest.jr) &&
-        p->columns * p->depth * p->size > m->limits->l2 / 4) {
+        p->columns * p->depth * p->size > m->limits->l2 / m->limits->l2_ahead) {
         m->copy = c.loop[0];
         m->use = p->sum;
     }
