@@ -66,6 +66,11 @@ X(memory_threads, RATE, 1, 100, 70, "percent: time of traffic by all threads ove
 /* ---- threads --------------------------------------------------------------------------------- */
 
 X(fork_join_ns, RATE, 1, 1 << 30, 2048, "from handing out work to another thread to its end")
+X(ops_ns, RATE, 1, 64, 4, "operations of vectors of f32 a nanosecond, roughly")
+X(clock_mhz, RATE, 1, 1 << 20, 4000, "cycles a microsecond")
+X(level_forks, RATE, 1, 1024, 16, "times a fork and a join: work of a launch that runs by itself")
+X(spread_forks, RATE, 1, 1024, 12, "times, likewise: work that leaves the cache that it lies in")
+X(piece_part, RATE, 1, 1024, 8, "of a fork and a join, one part of so many: the least piece")
 X(spin_ns, RATE, 0, 1 << 30, 30000, "that a thread without work looks for some before it sleeps")
 X(item_cycles, RATE, 1, 1 << 20, 40, "of an item of parallel work, besides")
 
@@ -122,6 +127,9 @@ X(kernel_streams, FACT, 1, 64, 8, "large tensors that one kernel reads and write
 X(half_cost, FACT, 0, 1 << 20, 400, "worth doing again an element, to store no f32 for halves")
 X(serial_cost, FACT, 0, 1LL << 40, 2200000, "worth doing in a kernel that cannot be parallel")
 X(few_items, FACT, 1, 1024, 8, "outer iterations below which a kernel is not parallel")
+X(block_loss, FACT, 1, 1024, 6, "of products' speed, one part of so many that blocks of rows lose")
+X(batch_scores, FACT, 1, 1000, 25, "percent of its operands: a batch's product to count as scores")
+X(score_bytes, FACT, 1, 1LL << 36, 64 << 20, "of scores that may be stored for their gradients")
 X(tile_bytes, FACT, 0, 1LL << 36, 64 << 10, "of a tile for one trip of the loops around it")
 X(row_tile_bytes, FACT, 0, 1LL << 36, 256 << 10, "of a row of scores in a block's tile")
 X(shared_sum_bytes, FACT, 0, 1LL << 36, 4 << 20, "of partial sums that the rows of a block share")

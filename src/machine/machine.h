@@ -123,9 +123,9 @@ static inline int64_t machine_evicting(const machine *m) {
     int64_t half = m->l3 ? m->l3 / 2 : 16 << 20;
     return half < m->l3_part ? half : m->l3_part;
 }
-/* Scalar operations in that many nanoseconds, roughly: four vector operations of f32 each. */
+/* Scalar operations of f32 in that many nanoseconds, roughly. */
 static inline int64_t machine_work(const machine *m, int64_t ns) {
-    return ns * m->vector_bytes;
+    return ns * m->ops_ns * m->vector_bytes / 4;
 }
 
 #endif

@@ -23,14 +23,16 @@
  * so that the contraction that makes a kernel one of blocks comes first. */
 #include "plan/fuse.h"
 
-/* Fewer scores may be stored for their gradients, which then need not compute them again. */
-static const double stored_bytes = 64 << 20;
-/* A contraction counts as scores if its size is at least this multiple of its operands'; less is
- * asked in a batch, where each item has operands of its own: layers' weights are shared. */
-static const double least_ratio = 0.999, least_in_batch = 0.25;
+/* A contraction counts as scores if it is as large as its operands, but for what rounding does to
+ * sizes in floats; less is asked in a batch (machine's batch_scores), where each item has operands
+ * of its own: layers' weights are shared. */
+static const double least_ratio = 0.999;
 
-/* What blocks of rows lose of the speed of two kernels' products, as a fraction of their work. */
-static const double block_loss = 1 / 6.0;
+/* Fewer scores may be stored for their gradients, which then need not compute them again. */
+static bool may_be_stored(const fuse *fu, node_id scores) {
+    double bytes = fuse_size(fu, scores) * (double)qn_dtype_size(node_at(fu->g, scores)->dtype);
+    return bytes <= (double)fu->terms.machine->score_bytes;
+}
 
 /* Bytes of a row of n's values, in a tile. */
 static bool row_fits(const fuse *fu, node_id n, uint32_t axes) {
@@ -77,7 +79,8 @@ static double scores_of(const fuse *fu, node_id n) {
         double a = factor_size(fu, x->src[0]), b = factor_size(fu, x->src[1]), depth;
         depth = fuse_reduced_size(fu, x);
         bool batch = a * b > 1.5 * size * depth * depth;
-        return size >= (batch ? least_in_batch : least_ratio) * (a + b) ? size / (a + b + 1) : 0;
+        double least = batch ? (double)fu->terms.machine->batch_scores / 100 : least_ratio;
+        return size >= least * (a + b) ? size / (a + b + 1) : 0;
     }
     bool passes = op_rows[x->op].class_ == CLASS_ELEM || x->op == OP_RESHAPE ||
                   x->op == OP_PERMUTE || op_is_view_mark(x->op);
@@ -148,9 +151,7 @@ bool fuse_weighs_rows(const fuse *fu, node_id n) {
         if (node_is_memory(s) || !fuse_has_contraction(fu, s)) continue;
         for (int j = 0; j < 2; j++) {
             node_id scores = fuse_scores_behind(fu, s->src[j], NULL);
-            if (!scores) continue;
-            double bytes = (double)qn_dtype_size(node_at(fu->g, scores)->dtype);
-            weighted |= fuse_size(fu, scores) * bytes > stored_bytes;
+            weighted |= scores && !may_be_stored(fu, scores);
         }
     }
     return weighted && statistic;
@@ -214,13 +215,12 @@ static bool is_stored_pair(const fuse *fu, node_id s, const use *u, double width
     }
     for (int i = 0; i < v.rank; i++)
         if (v.mask[i] & ~roots) axis = axis < 0 ? i : QN_MAX_RANK;
-    double bytes = fuse_size(fu, s) * (double)qn_dtype_size(node_at(fu->g, s)->dtype);
-    if (axis < 0 || axis == QN_MAX_RANK || bytes > stored_bytes) return false;
+    if (axis < 0 || axis == QN_MAX_RANK || !may_be_stored(fu, s)) return false;
     if (fuse_info(fu, s)->consumers > 1) return false; /* others weigh them, or store them */
     double depth = plain_depth(fu, s, axis);
     const machine *m = fu->terms.machine;
     double stored = (double)m->store_load_cost + (double)m->kernel_cost / (fuse_size(fu, s) + 1);
-    return depth > 0 && (depth + width) * block_loss > stored;
+    return depth > 0 && (depth + width) / (double)m->block_loss > stored;
 }
 
 /* The other factor's data for one row must be small beside the scores, since it is read again for

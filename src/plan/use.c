@@ -7,6 +7,12 @@
 #include "graph/loop/loop.h"
 #include "plan/fuse.h"
 
+enum {
+    PAIR = 2,       /* additions in a vector operation */
+    INDEX_COST = 4, /* of a value that an index is made into, in vector operations */
+    SCAN_COST = 2   /* of a scan's steps, which wait for each other */
+};
+
 /* ---- small questions ------------------------------------------------------------------------- */
 
 double fuse_dim_size(const graph *g, sym dim) {
@@ -30,9 +36,11 @@ static double load_cost(const fuse *fu) {
     return (double)fu->terms.machine->load_cost;
 }
 
+/* In the unit of the costs that fusion compares (machine/fields.h): of the additions by which the
+ * table of operations counts, two make one vector operation there. */
 double fuse_op_cost(const graph_node *x) {
     int additions = op_cost(x->op, x->dtype);
-    return additions > 2 ? additions / 2.0 : 1;
+    return additions > PAIR ? additions / (double)PAIR : 1;
 }
 
 double fuse_reduced_size(const fuse *fu, const graph_node *x) {
@@ -68,9 +76,9 @@ double fuse_node_cost(const fuse *fu, const graph_node *x) {
     if ((x->flags & NODE_REALIZED) || c == CLASS_CALL || c == CLASS_LOOP) return load_cost(fu);
     double cost = fuse_term_cost(fu, x) + (c == CLASS_ELEM ? fuse_op_cost(x) : 0);
     if (c == CLASS_REDUCE) cost = (cost + 1) * (fuse_reduced_size(fu, x) + 1e-9);
-    if (c == CLASS_INDEX) cost += 4;
+    if (c == CLASS_INDEX) cost += INDEX_COST;
     if (c == CLASS_JOIN) cost += x->sources - 1;
-    if (c == CLASS_SCAN) cost += 2;
+    if (c == CLASS_SCAN) cost += SCAN_COST;
     if (is_repeated_by_row(fu, x)) return 0;
     return cost < 1e18 ? cost : 1e18;
 }

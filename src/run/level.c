@@ -40,7 +40,7 @@ static bool is_small(const leveler *v, const launch *l) {
                  : of == LOWER_LENGTH ? sym_hi(g->syms, l->set->length)
                                       : sym_hi(g->syms, g->var[of]);
     }
-    int64_t large = machine_work(&r->limits, 16 * r->limits.fork_join_ns);
+    int64_t large = machine_work(&r->limits, r->limits.level_forks * r->limits.fork_join_ns);
     return r->dev->work(r->dev_state, l->program, var) < large;
 }
 

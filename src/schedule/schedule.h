@@ -239,9 +239,9 @@ int schedule_contiguous_inside(scheduler *m, stmt_id body, sym own);
 int schedule_most_contiguous(scheduler *m,
                              const loop_chain *c); /* the chain's loop with most of them */
 /* Vector operations in a parallel iteration, at least: those of twice the time of a fork and a
- * join, four a nanosecond. */
+ * join, so that handing it out takes no more than half of what it does. */
 static inline int64_t schedule_item_work(const scheduler *m) {
-    return 8 * m->limits->fork_join_ns;
+    return 2 * m->limits->ops_ns * m->limits->fork_join_ns;
 }
 /* Is it an argument that is written, and so large that it would only evict others? */
 bool schedule_evicts(const scheduler *m, mem_id i);

@@ -46,10 +46,10 @@ static double cycles_of(qn_ctx *qn, const char *text) {
     return cycles > 1 ? cycles : 1;
 }
 
-/* Seconds of one run, at least: four cycles a nanosecond, on every thread. */
+/* Seconds of one run, at least, on every thread. */
 static double seconds_of(const qn_ctx *qn, double cycles) {
     const machine *m = &qn->run->limits;
-    return cycles / 4e9 / (m->threads > 1 ? m->threads : 1);
+    return cycles / (1e6 * (double)m->clock_mhz) / (m->threads > 1 ? m->threads : 1);
 }
 
 const char *tune_name_in(arena *a, const char *text) {

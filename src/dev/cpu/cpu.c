@@ -21,8 +21,6 @@
 #include <unistd.h>
 
 enum {
-    SPREAD = 12,           /* times a fork and a join: work that leaves the cache it lies in */
-    PIECE_PART = 8,        /* of a fork and a join: a piece of several kernels' work, at least */
     PIECES = 8,            /* for each thread, at most */
     MOST_OVERS = 64,       /* pairs of a program */
     LEAST_POINTERS = 1024, /* arguments of a line's tasks */
@@ -85,6 +83,8 @@ static void cpu_limits(void *state, machine *out) {
     cleanup_run(&c->ctx->heap, &done);
     machine_choose(c->ctx, out);
     c->shared_work = machine_work(out, out->fork_join_ns);
+    c->spread_work = sat_mul(out->spread_forks, c->shared_work);
+    c->piece_part = out->piece_part;
     pool_spin(c->pool, out->spin_ns);
 }
 
@@ -303,10 +303,10 @@ static void run_piece(void *arg, int thread, int64_t begin, int64_t end) {
 /* Run what stands in line, and clear it. What ran on one thread left its results in that thread's
  * cache, so several launches behind it are spread only where they have much more work. */
 static void run_line(cpu *c) {
-    double pieces = c->work * PIECE_PART / (double)c->shared_work;
+    double pieces = c->work * (double)c->piece_part / (double)c->shared_work;
     double most = PIECES * pool_threads(c->pool);
     c->pieces = pieces < most ? (int)pieces : (int)most;
-    int64_t least = c->tasks > 1 && !c->spread ? SPREAD * c->shared_work : c->shared_work;
+    int64_t least = c->tasks > 1 && !c->spread ? c->spread_work : c->shared_work;
     c->spread = c->work >= (double)least && pool_threads(c->pool) > 1;
     if (!c->spread)
         for (int i = 0; i < c->tasks; i++) run_task(c, &c->task[i], 0, 0, c->task[i].items);

@@ -36,6 +36,8 @@ typedef struct cpu {
     bool spread;         /* the last line ran on several threads */
     int64_t shared_work; /* scalar operations in the time of a fork and a join: fewer are done
                             sooner than a second thread is at work */
+    int64_t spread_work; /* fewer behind others stay where these were done */
+    int64_t piece_part;  /* of shared_work, one part of so many: the least piece */
     double work;
     void **pointer;
     size_t pointers, line; /* room; taken */
