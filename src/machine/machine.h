@@ -103,6 +103,11 @@ static inline int64_t machine_second(const machine *m) {
 static inline int64_t machine_shared(const machine *m) {
     return m->l2 * m->l2_shared / 100;
 }
+/* Bytes of a table that is looked up while other data pass: half of the first cache. The grouping
+ * of sums follows from it, so no rate may. */
+static inline int64_t machine_table(const machine *m) {
+    return machine_l1(m) / 2;
+}
 /* Percent: time in order over that of pages side by side; `alone`: of one stream that is only
  * read. Several streams are at several pages even in order. */
 static inline int64_t machine_page_gain(const machine *m, bool alone) {

@@ -61,7 +61,7 @@ static bool is_contiguous(const fuse *fu, node_id n, const use *u, uint64_t sum)
 
 static bool is_table(const fuse *fu, node_id n) {
     double bytes = fuse_size(fu, n) * (double)qn_dtype_size(node_at(fu->g, n)->dtype);
-    return bytes <= (double)fu->terms.machine->l1 / 2;
+    return bytes <= (double)machine_table(fu->terms.machine);
 }
 
 /* Does all that n is made of lie along the sum? */

@@ -178,7 +178,8 @@ static bool is_near(scheduler *m, const ir_access *t, stmt_id sum, int64_t most)
     sym var = schedule_at(m, sum)->l.var, lanes = sym_const(s, m->lanes);
     if (!schedule_is_arg(m, t)) return false;
     if (t->dyn && ir_expr_uses(m->k, t->dyn, var))
-        return sat_mul(sym_hi(s, x->size), (int64_t)qn_dtype_size(x->dtype)) <= m->limits->l1 / 2;
+        return sat_mul(sym_hi(s, x->size), (int64_t)qn_dtype_size(x->dtype)) <=
+               machine_table(m->limits);
     sym vectors = sym_const(s, ceil_div(schedule_trips(m, sum), m->lanes));
     sym first = sym_scale(s, sym_loop(s, "q", vectors), m->lanes);
     sym other = sym_add(s, first, sym_loop(s, "v", lanes));
