@@ -4,7 +4,7 @@
 
 #include "ir/ir.h"
 
-/* ---- transform.c, a file for each row of transforms.h ---------------------------------------- */
+/* ---- transform.c, and files by kind of change ------------------------------------------------ */
 
 /* Each is legal or refused (false, nothing changed, reason in why), and keeps the result (floating
  * sums may be reassociated). A schedule is a list of them as text, one a line; empty lines and what

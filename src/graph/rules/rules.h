@@ -1,7 +1,7 @@
 /* rules.h - when a node about to be made has a simpler equal: one row a rule, tried in this order.
  *
  * X(name, OPS, SEES, doc)
- *   name  the function is rule_<name> (rules.c, rules/move.c);
+ *   name  the function is rule_<name> (rules.c, move.c, repeat.c, pieces.c);
  *   OPS   the operations it is tried for,
  *   SEES  and the operations of which one must be among the node's sources, ANY: any, or none */
 X(empty, EVERYTHING, ANY, "no elements, or over none: a constant")

@@ -271,5 +271,8 @@ bool script_take(kernel *k, const script *s, bool prove, str *why) {
         ir_restore(k, &before);
         return false;
     }
-    return !prove || transform_verified(k, &before, why);
+    if (prove) return transform_verified(k, &before, why);
+    if (ir_verify(k, why) != VERDICT_BROKEN) return true;
+    ir_restore(k, &before);
+    return false;
 }

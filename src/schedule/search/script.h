@@ -32,7 +32,8 @@ bool script_names(const kernel *k, const char *lines, str *out, str *why);
  * -1: refused, and k is as it was. */
 int script_apply(kernel *k, const char *lines, str *why);
 /* The steps applied to the kernel that they were made for. `prove`: where the result cannot be
- * proved sound it is refused. false: refused, and k is as it was. */
+ * proved sound it is refused; else only where it breaks a rule. false: refused, and k is as it
+ * was. */
 bool script_take(kernel *k, const script *s, bool prove, str *why);
 /* Lines with loops by handles. `k`: the kernel, scheduled or not. */
 void script_print(const script *s, const kernel *k, str *out);
