@@ -418,6 +418,7 @@ void pool_run(pool *p, int64_t n, pool_work work, void *arg);
 /* The same by pieces that may differ much: work(arg, thread, i, i + 1) for each i, by whoever is
  * free first. */
 void pool_share(pool *p, int64_t n, pool_work work, void *arg);
+enum { POOL_SPIN_NS = 30000 };       /* until pool_spin says */
 void pool_spin(pool *p, int64_t ns); /* that threads without work look for some, of their own */
 void pool_close(pool *p);   /* in a forked child, which has no workers, only memory is freed */
 int processors(void);       /* processors this process may use */

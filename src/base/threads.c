@@ -45,7 +45,7 @@
 #include <sys/syscall.h>
 #endif
 
-enum { LINE = 64, POOL_MOST = 1024, SPINS_PER_LOOK = 32, USUAL_SPIN = 30000 };
+enum { LINE = 64, POOL_MOST = 1024, SPINS_PER_LOOK = 32 };
 enum { IDLE, GO, PARKED, STOP };
 static const uint32_t caller_parked = 1u << 31;
 
@@ -309,7 +309,7 @@ pool *pool_open(heap *h, int threads) {
     p->threads = 1;
     p->owner = getpid();
     p->alone = threads <= processors();
-    pool_spin(p, USUAL_SPIN);
+    pool_spin(p, POOL_SPIN_NS);
     p->home = -1;
     sigset_t all, old;
     sigfillset(&all);

@@ -71,7 +71,7 @@ X(clock_mhz, RATE, 1, 1 << 20, 4000, "cycles a microsecond")
 X(level_forks, RATE, 1, 1024, 16, "times a fork and a join: work of a launch that runs by itself")
 X(spread_forks, RATE, 1, 1024, 12, "times, likewise: work that leaves the cache that it lies in")
 X(piece_part, RATE, 1, 1024, 8, "of a fork and a join, one part of so many: the least piece")
-X(spin_ns, RATE, 0, 1 << 30, 30000, "that a thread without work looks for some before it sleeps")
+X(spin_ns, RATE, 0, 1 << 30, POOL_SPIN_NS, "that a thread without work looks for some before it sleeps")
 X(item_cycles, RATE, 1, 1 << 20, 40, "of an item of parallel work, besides")
 
 /* ---- products: BLIS's block sizes, and what packing takes ------------------------------------ */
