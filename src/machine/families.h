@@ -33,13 +33,20 @@
  *
  * transpose_lines: of Apple's not measured, as many more as its pages are larger.
  *
+ * latencies of operations and of the first cache, div_cycles, sqrt_cycles: of Zen 3 by vectors of
+ * 32 bytes and of Skylake-X by those of 64, from LLVM's X86ScheduleZnver3.td, which has them from
+ * AMD's Software Optimization Guide 56665 and llvm-exegesis, and X86SchedSkylakeServer.td. Other
+ * families' were not looked up, and are unknown.
+ *
  * open_lines: the buffers in which a core gathers such stores. Intel's have 10 (Skylake) to 16 of
  * them, which loads take as well; other makers do not say. 8 leave some to loads. */
 #define CORE(vector, registers_, l1_, l2_, l3_)                                                    \
     .vector_bytes = vector, .registers = registers_, .l1 = l1_ << 10, .l2 = l2_ << 10,             \
     .l3 = l3_ << 20
 X("skylake-x", "GenuineIntel", 6, "55-55", "Skylake-X, Cascade Lake, Cooper Lake",
-  CORE(64, 32, 32, 1024, 22), .page_parallel_gain = 150, .page_parallel_read_gain = 150)
+  CORE(64, 32, 32, 1024, 22), .page_parallel_gain = 150, .page_parallel_read_gain = 150,
+  .l1_latency = 5, .add_latency = 4, .mul_latency = 4, .div_latency = 18, .div_cycles = 10,
+  .sqrt_latency = 20, .sqrt_cycles = 12)
 X("icelake-x", "GenuineIntel", 6, "6a-6a,6c-6c", "Ice Lake servers", CORE(64, 32, 48, 1280, 36),
   .l1_ways = 12, .page_parallel_gain = 150, .page_parallel_read_gain = 150)
 X("sapphire-rapids", "GenuineIntel", 6, "8f-8f,cf-cf", "Sapphire Rapids, Emerald Rapids",
@@ -48,7 +55,8 @@ X("sapphire-rapids", "GenuineIntel", 6, "8f-8f,cf-cf", "Sapphire Rapids, Emerald
 X("zen2", "AuthenticAMD", 23, "30-ff", "Zen 2", CORE(32, 16, 32, 512, 16), .page_parallel_gain = 76)
 X("zen3", "AuthenticAMD", 25, "00-0f,20-5f", "Zen 3", CORE(32, 16, 32, 512, 32),
   .page_parallel_gain = 50, .page_parallel_read_gain = 200, .memory_rate = 8,
-  .nontemporal_gain = 180, .l2_fill = 1, .column_rows = 8)
+  .nontemporal_gain = 180, .l2_fill = 1, .column_rows = 8, .l1_latency = 4, .add_latency = 3,
+  .mul_latency = 3, .div_latency = 11, .div_cycles = 3, .sqrt_latency = 15, .sqrt_cycles = 5)
 X("zen4", "AuthenticAMD", 25, "10-1f,60-af", "Zen 4", CORE(64, 32, 32, 1024, 32),
   .page_parallel_gain = 76, .page_parallel_read_gain = 104)
 X("zen5", "AuthenticAMD", 26, "00-ff", "Zen 5", CORE(64, 32, 48, 1024, 32), .l1_ways = 12,

@@ -27,6 +27,19 @@ int64_t *machine_value(machine *m, const machine_field *f) {
     return (int64_t *)(void *)((char *)m + f->at);
 }
 
+static const machine_field *field_named(const char *name, size_t n) {
+    for (size_t i = 0; i < COUNT_OF(fields); i++)
+        if (strlen(fields[i].name) == n && !strncmp(fields[i].name, name, n)) return &fields[i];
+    return NULL;
+}
+
+bool machine_set(machine *m, const char *name, int64_t value) {
+    const machine_field *f = field_named(name, strlen(name));
+    bool may = f && value >= f->least && value <= f->most;
+    if (may) *machine_value(m, f) = value;
+    return may;
+}
+
 void machine_complete(machine *m) {
     for (size_t i = 0; i < COUNT_OF(fields); i++)
         if (!*machine_value(m, &fields[i]) && fields[i].least > 0)
@@ -137,12 +150,6 @@ void machine_print(const machine *m, str *out) {
     for (size_t i = 0; i < COUNT_OF(fields); i++)
         str_addf(out, "%s %lld  # %s\n", fields[i].name,
                  (long long)*machine_value(&copy, &fields[i]), fields[i].doc);
-}
-
-static const machine_field *field_named(const char *name, size_t n) {
-    for (size_t i = 0; i < COUNT_OF(fields); i++)
-        if (strlen(fields[i].name) == n && !strncmp(fields[i].name, name, n)) return &fields[i];
-    return NULL;
 }
 
 /* One line: a field and its value, or a comment, or nothing. */

@@ -44,6 +44,8 @@ typedef struct machine_field {
 } machine_field;
 bool machine_field_at(int i, machine_field *out);
 int64_t *machine_value(machine *m, const machine_field *f);
+/* Give the field of that name a value; false: it may not have it, and stays. */
+bool machine_set(machine *m, const char *name, int64_t value);
 /* One number for all fields: wisdom is of a record. */
 uint64_t machine_hash(const machine *m);
 /* What knob machine says takes the place of fields: a family's name, or a file of lines as

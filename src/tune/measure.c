@@ -49,12 +49,15 @@ static const probe probes[] = {
 };
 
 typedef struct bench {
-    qn_ctx *qn; /* whose machine it is */
-    qn_ctx *in; /* one thread, in which kernels run */
-    machine *m; /* with what was found */
+    qn_ctx *qn;  /* whose machine it is */
+    qn_ctx *in;  /* one thread, in which kernels run */
+    qn_ctx *all; /* all of them; NULL: there is one */
+    int threads; /* of the context in which kernels run */
+    machine *m;  /* with what was found */
     str *text;
     void *memory[2]; /* what kernels write, and read */
     size_t size;     /* of each, but for more that is written beside */
+    double clock;    /* cycles a second */
     dev_slice arg[ARGUMENTS];
     const probe *p; /* under way */
     dev_program *program[VALUES];
@@ -163,7 +166,7 @@ static void compile_value(bench *b, const char *text, int i) {
     split_part part[SPLIT_PARTS];
     str lines;
     cleanup c;
-    m.threads = 1;
+    m.threads = b->threads;
     for (int j = 0; j < 2 && b->p->field[j]; j++)
         if (b->p->value[j][i] && field_named(b->p->field[j], &f))
             *machine_value(&m, &f) = b->p->value[j][i];
@@ -327,30 +330,36 @@ static void judge_sum(bench *b) {
                         b->m->page_parallel_read_gain));
 }
 
-/* Bytes a cycle, from the sum of a tensor that streams: what a chain of dependent additions of one
- * cycle each says of the clock. */
+/* One addition, which the compiler may not join with others. */
+static inline uint64_t a_cycle_later(uint64_t x) {
+    x += 3;
+    __asm__ volatile("" : "+r"(x));
+    return x;
+}
+
+/* Cycles a second: what a chain of dependent additions of one cycle each says of the clock. A taken
+ * branch may be as long as two of them, so there are four to a round of the loop. */
 static double clock_rate(void) {
-    enum { STEPS = 1 << 20 };
+    enum { STEPS = 1 << 18, EACH = 4, TRIES = 15 };
     double best = 1;
-    for (int round = 0; round < 5; round++) {
+    for (int round = 0; round < TRIES; round++) {
         uint64_t x = 1;
         double start = clock_thread_seconds();
-        for (int i = 0; i < STEPS; i++) {
-            x += 3;
-            __asm__ volatile("" : "+r"(x)); /* one addition, and not their sum */
-        }
+        for (int i = 0; i < STEPS; i++)
+            x = a_cycle_later(a_cycle_later(a_cycle_later(a_cycle_later(x))));
         double t = clock_thread_seconds() - start;
         if (t < best) best = t;
     }
-    return STEPS / best;
+    return (double)STEPS * EACH / best;
 }
 
+/* Bytes a cycle, from the sum of a tensor that streams. */
 static void keep_memory_rate(bench *b) {
     machine_field f;
     if (!field_named("memory_rate", &f)) return;
     double bytes = (double)b->size;
     spread s = spread_of(b->t[0], ROUNDS);
-    if (quiet(b->t[0], ROUNDS)) keep(b, &f, (int64_t)(bytes / s.low / clock_rate() + 0.5));
+    if (quiet(b->t[0], ROUNDS)) keep(b, &f, (int64_t)(bytes / s.low / b->clock + 0.5));
 }
 
 static void probe_work(void *arg) {
@@ -412,6 +421,94 @@ static void measure_fork(bench *b) {
     pool_close(p);
 }
 
+static void measure_clock(bench *b) {
+    machine_field f;
+    b->clock = clock_rate();
+    if (field_named("clock_mhz", &f)) keep(b, &f, (int64_t)(b->clock / 1e6 + 0.5));
+}
+
+/* Cycles of a load: half of a cache, or four times the one before. The memory that kernels write is
+ * not theirs yet. */
+static void measure_latencies(bench *b) {
+    const machine *m = b->m;
+    const struct {
+        const char *field;
+        int64_t bytes;
+    } row[] = {{"l1_latency", m->l1 / 2},
+               {"l2_latency", m->l2 >= 4 * m->l1 ? m->l2 / 2 : 0},
+               {"l3_latency", m->l3 >= 8 * m->l2 ? 4 * m->l2 : 0},
+               {"memory_latency", (int64_t)b->size}};
+    double t[ROUNDS];
+    for (size_t i = 0; i < COUNT_OF(row); i++) {
+        machine_field f;
+        if (!field_named(row[i].field, &f)) continue;
+        if (row[i].bytes < 2 * m->line) {
+            note(b, &f, "stays, there is no such cache", *machine_value(b->m, &f));
+            continue;
+        }
+        tune_load_seconds(b->memory[0], (size_t)row[i].bytes, (size_t)m->line, ROUNDS, t);
+        if (quiet(t, ROUNDS))
+            keep(b, &f, (int64_t)(spread_of(t, ROUNDS).low * b->clock + 0.5));
+        else
+            note(b, &f, "stays, the machine was not quiet", *machine_value(b->m, &f));
+    }
+}
+
+static void compile_stream(void *arg) {
+    bench *b = arg;
+    str text;
+    cleanup c;
+    str_open(&text, &b->in->heap);
+    cleanup_push(&b->in->heap, &c, str_cleanup, &text);
+    probe_text(b, &text);
+    compile_value(b, text.s, 0);
+    cleanup_run(&b->in->heap, &c);
+}
+
+static double stream_seconds(const bench *b) {
+    const run_state *r = b->in->run;
+    double start = clock_seconds();
+    bool ran = !r->dev->launch(r->dev_state, b->program[0], 1, &(dev_set){.arg = b->arg});
+    return ran ? clock_seconds() - start : INFINITY;
+}
+
+/* Both contexts' programs; was it quiet? */
+static bool run_by_turns(bench by[2]) {
+    for (int r = -1; r < ROUNDS; r++)
+        for (int i = 0; i < 2; i++) {
+            double t = stream_seconds(&by[i]);
+            if (r >= 0) by[i].t[0][r] = t;
+        }
+    return quiet(by[0].t[0], ROUNDS) && quiet(by[1].t[0], ROUNDS);
+}
+
+/* The negation of a tensor that streams by all threads and by one, by turns. */
+static void measure_memory_threads(bench *b) {
+    static const probe stream = {{NULL}, PROBE_NEG, {{0}}};
+    machine_field f;
+    bench by[2] = {*b, *b};
+    bool ran = b->all != NULL;
+    if (!field_named("memory_threads", &f)) return;
+    by[1].in = b->all;
+    by[1].threads = processors();
+    for (int i = 0; i < 2 && ran; i++) {
+        by[i].p = &stream;
+        ran = !guarded(by[i].in, compile_stream, &by[i]) && by[i].program[0];
+        qn_clear_error(by[i].in);
+    }
+    bool calm = false;
+    for (int trial = 0; trial < TRIALS && ran && !calm; trial++) calm = run_by_turns(by);
+    for (int i = 0; i < 2 && b->all; i++) unload_all(&by[i]);
+    int64_t stands = *machine_value(b->m, &f);
+    double one = spread_of(by[0].t[0], ROUNDS).low, all = spread_of(by[1].t[0], ROUNDS).low;
+    if (!b->all)
+        note(b, &f, "stays, there is one thread", stands);
+    else if (!calm)
+        note(b, &f, "stays, the machine was not quiet", stands);
+    else
+        keep(b, &f, (int64_t)(100 * all / one + 0.5));
+}
+
 /* Host memory: small numbers. */
 static void fill(const bench *b) {
     static const float wave[] = {0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, -0.5};
@@ -424,6 +521,7 @@ static void close_bench(void *of) {
     const run_state *r = b->in->run;
     for (int i = 0; i < 2; i++)
         if (b->memory[i]) r->dev->free(r->dev_state, b->memory[i], b->size);
+    qn_close(b->all);
     qn_close(b->in);
 }
 
@@ -438,7 +536,7 @@ static void forget_measured(machine *m) {
 
 static void measure(qn_ctx *qn, str *text) {
     machine m = qn->run->limits;
-    bench b = {.qn = qn, .m = &m, .text = text};
+    bench b = {.qn = qn, .m = &m, .text = text, .threads = 1};
     if (m.members || !qn->run->dev->host_memory || !qn->run->dev->describe)
         raise_error(qn, QN_EARG, "machine: device %s is not measured, only cpu is",
                     qn->run->dev->name);
@@ -450,13 +548,17 @@ static void measure(qn_ctx *qn, str *text) {
     if (r->dev->unfused || !r->dev->executes)
         raise_error(qn, QN_EDEVICE, "machine: device %s runs no kernels", r->dev->name);
     if (m.source && !strcmp(m.source, "measured")) forget_measured(&m);
+    if (processors() > 1) b.all = qn_open(&QN_OPTIONS(.device = "cpu", .threads = processors()));
     b.size = (size_t)streamed_elements(&m) * sizeof(float);
     for (int i = 0; i < 2; i++) b.memory[i] = r->dev->alloc(r->dev_state, b.size);
     if (!b.memory[0] || !b.memory[1]) raise_error(qn, QN_ENOMEM, "machine: no memory to measure");
-    fill(&b);
     str_addf(text, "# %s, measured by quern %s\n", m.name, qn_version());
+    measure_clock(&b);
+    measure_latencies(&b);
+    fill(&b);
     measure_fork(&b);
     for (size_t i = 0; i < COUNT_OF(probes); i++) run_probe(&b, &probes[i]);
+    measure_memory_threads(&b);
     cleanup_run(&qn->heap, &c);
 }
 

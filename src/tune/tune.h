@@ -122,6 +122,13 @@ const char *tune_name_in(arena *a, const char *text);
 /* Each kernel's share of the seconds, most of it by the cycles it takes. Where there are too many
  * kernels for a share to be worth while, the smallest get none and the others all of it. */
 void tune_shares(int n, const double *cycles, double seconds, double *share);
+
+/* ---- latency.c ------------------------------------------------------------------------------- */
+
+/* Seconds of a load that waits for the one before, n times, from so many bytes of memory, which
+ * are written. */
+void tune_load_seconds(void *memory, size_t size, size_t line, int n, double *seconds);
+
 /* ---- widen.c --------------------------------------------------------------------------------- */
 
 /* Make an unscheduled kernel compute in f64, and write f64 where it wrote a narrower float; false:

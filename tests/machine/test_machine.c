@@ -5,6 +5,7 @@
 #include "quern_tune.h"
 #include "random_kernel.h"
 #include "run/run.h"
+#include "tune/tune.h"
 
 #include <unistd.h>
 
@@ -68,6 +69,13 @@ static void thresholds_follow_from_fields(void) {
     CHECK_INT(machine_evicting(&m), 30 << 20);
     m.l3 = 256 << 20;
     CHECK_INT(machine_evicting(&m), 32 << 20);
+    m.l2 = 1 << 20, m.l1_usable = 50;
+    CHECK_INT(machine_shared(&m), 1 << 19); /* half of it */
+    CHECK_INT(machine_first(&m), 24 << 10); /* of 48 KiB */
+    m.l1 = 0, m.l2 = 0;                     /* unknown ones: the usual size, and no share */
+    CHECK_INT(machine_l1(&m), 32 << 10);
+    CHECK_INT(machine_l2(&m), 256 << 10);
+    CHECK(!machine_shared(&m) && !machine_first(&m));
     m.vector_bytes = 64;
     CHECK_INT(machine_work(&m, 2048), 1 << 17);
     m = (machine){.l1 = 0};
@@ -136,6 +144,26 @@ static void every_field_is_in_the_hash(void) {
     CHECK(machine_hash(&m) == h);
 }
 
+/* docs/machine.md says who reads each field. */
+static void every_field_has_a_reader_in_the_page(void) {
+    static char page[1 << 16];
+    machine_field f;
+    FILE *in = fopen("docs/machine.md", "r");
+    CHECK(in != NULL);
+    if (!in) return;
+    page[fread(page, 1, sizeof page - 1, in)] = 0;
+    fclose(in);
+    const char *table = strstr(page, "## Who reads what");
+    CHECK(table != NULL);
+    for (int i = 0; table && machine_field_at(i, &f); i++) {
+        char name[80];
+        snprintf(name, sizeof name, "`%s`", f.name);
+        const char *at = strstr(table, name), *end = strstr(table, "\n## ");
+        if (!at || !end || at > end) FAIL("%s has no reader in docs/machine.md", f.name);
+        CHECK(*f.doc);
+    }
+}
+
 static void only_rates_are_taken_from_what_was_measured(void) {
     machine m = machine_generic(), was = m;
     CHECK(!machine_take_rates("", &m) && !machine_take_rates("# page_parallel_read_gain 3\n", &m));
@@ -195,8 +223,12 @@ static void what_was_measured_wins_over_the_family(void) {
 
 /* Each rate that is probed has a line: its value, or why it stays. */
 static void measuring_says_all_that_it_looked_at(void) {
-    static const char *const probed[] = {"nontemporal_gain", "page_parallel_read_gain",
-                                         "page_parallel_gain", "l2_rate", "prefetch_trips"};
+    static const char *const probed[] = {"nontemporal_gain",   "page_parallel_read_gain",
+                                         "page_parallel_gain", "l2_rate",
+                                         "prefetch_trips",     "memory_threads",
+                                         "clock_mhz",          "l1_latency",
+                                         "l2_latency",         "l3_latency",
+                                         "memory_latency"};
     char folder[] = "/tmp/quern-measured-XXXXXX", command[80], line[40];
     CHECK(mkdtemp(folder) != NULL);
     qn_ctx *qn = open_cpu(folder, NULL);
@@ -242,6 +274,41 @@ static void measuring_begins_with_the_familys_rates(void) {
     CHECK_INT(system(command), 0);
 }
 
+/* What lies in no cache takes longer than what lies in the first. */
+static void latencies_grow_with_the_distance(void) {
+    enum { ROUNDS = 9, LINE = 64 };
+    double near[ROUNDS], far[ROUNDS], least[2] = {1, 1};
+    size_t small = 8 << 10, large = 64 << 20;
+    char *memory = aligned_alloc(4096, large);
+    CHECK(memory != NULL);
+    if (!memory) return;
+    tune_load_seconds(memory, small, LINE, ROUNDS, near);
+    tune_load_seconds(memory, large, LINE, ROUNDS, far);
+    for (int i = 0; i < ROUNDS; i++) {
+        if (near[i] < least[0]) least[0] = near[i];
+        if (far[i] < least[1]) least[1] = far[i];
+    }
+    CHECK(least[0] > 0 && least[1] > 2 * least[0]);
+    free(memory);
+}
+
+/* One chain: whoever follows it is at every line once before he is back. */
+static void a_chain_of_loads_visits_every_line(void) {
+    enum { LINES = 1000, LINE = 32 };
+    static _Alignas(64) char memory[LINES * LINE];
+    static bool seen[LINES];
+    double seconds;
+    tune_load_seconds(memory, sizeof memory, LINE, 1, &seconds);
+    void **at = (void **)(void *)memory;
+    for (int i = 0; i < LINES; i++) {
+        size_t line = (size_t)((char *)at - memory) / LINE;
+        if (seen[line]) FAIL("line %d again after %d", (int)line, i);
+        seen[line] = true;
+        at = *at;
+    }
+    CHECK((char *)at == memory);
+}
+
 /* The system's number for the first core; sysconf has the sum of all of them on some processors. */
 static void the_last_cache_is_one_cores(void) {
     char level[32] = "";
@@ -264,6 +331,51 @@ static void the_last_cache_is_one_cores(void) {
     else
         SKIP("the system says nothing of it");
     qn_close(qn);
+}
+
+/* What a small file of the system says of cache number i; 0: nothing. */
+static long long told(int i, const char *what) {
+    char path[96];
+    long long n = 0;
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/%s", i, what);
+    FILE *f = fopen(path, "r");
+    if (!f || fscanf(f, "%lld", &n) != 1) n = 0;
+    if (f) fclose(f);
+    return n;
+}
+
+/* Ways and lines by the system's files, pages by sysconf, and at least one thread has a cache. */
+static void caches_are_as_the_system_says(void) {
+    qn_ctx *qn = open_cpu("off", NULL);
+    const machine *m = &qn->run->limits;
+    const int64_t ways[] = {m->l1_ways, m->l2_ways, m->l3_ways};
+    const int64_t sharers[] = {m->l1_sharers, m->l2_sharers, m->l3_sharers};
+    int told_of = 0;
+    CHECK_INT(m->page, sysconf(_SC_PAGESIZE));
+    for (int i = 0; i < 8; i++) {
+        long long level = told(i, "level"), has = told(i, "ways_of_associativity");
+        char type[32] = "";
+        char path[96];
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/type", i);
+        FILE *f = fopen(path, "r");
+        if (f && !fgets(type, sizeof type, f)) type[0] = 0;
+        if (f) fclose(f);
+        if (level < 1 || level > 3 || has < 1 || type[0] == 'I') continue;
+        CHECK_INT(ways[level - 1], has);
+        CHECK(sharers[level - 1] >= 1);
+        CHECK_INT(m->line, told(i, "coherency_line_size"));
+        told_of++;
+    }
+    qn_close(qn);
+    if (!told_of) SKIP("the system says nothing of its caches");
+}
+
+static void a_field_is_set_within_its_range(void) {
+    machine m = machine_generic(), was = m;
+    CHECK(machine_set(&m, "line", 128) && m.line == 128);
+    CHECK(!machine_set(&m, "line", 8) && !machine_set(&m, "line", -1) && m.line == 128);
+    CHECK(!machine_set(&m, "lines", 64) && !machine_set(&m, "lin", 64));
+    CHECK(machine_set(&m, "line", was.line) && machine_hash(&m) == machine_hash(&was));
 }
 
 /* ---- schedules ------------------------------------------------------------------------------- */
@@ -312,11 +424,16 @@ int main(int argc, char **argv) {
     RUN(what_is_wrong_is_told_by_its_line);
     RUN(every_family_is_whole);
     RUN(every_field_is_in_the_hash);
+    RUN(every_field_has_a_reader_in_the_page);
     RUN(only_rates_are_taken_from_what_was_measured);
     RUN(what_was_measured_wins_over_the_family);
     RUN(measuring_says_all_that_it_looked_at);
     RUN(measuring_begins_with_the_familys_rates);
+    RUN(latencies_grow_with_the_distance);
+    RUN(a_chain_of_loads_visits_every_line);
     RUN(the_last_cache_is_one_cores);
+    RUN(caches_are_as_the_system_says);
+    RUN(a_field_is_set_within_its_range);
     RUN(any_familys_schedules_are_legal_and_right);
     return test_end();
 }

@@ -16,9 +16,6 @@
 #include "dev/cpu/elf_load.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 enum {
     PIECES = 8,            /* for each thread, at most */
@@ -34,43 +31,12 @@ typedef struct cpu_program {
     size_t size; /* of this block */
 } cpu_program;
 
-static int64_t system_number(int name, int64_t otherwise) {
-    long n = sysconf(name);
-    return n > 0 ? n : otherwise;
-}
-
-/* One line of a file about cache number i of the first processor. */
-static bool cache_line(int i, const char *what, char line[32]) {
-    char path[96];
-    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/%s", i, what);
-    FILE *f = fopen(path, "re");
-    bool found = f && fgets(line, 32, f);
-    if (f) fclose(f);
-    return found;
-}
-
-/* The last cache as one core sees it: sysconf has the sum of all such caches on processors of
- * AMD. */
-static int64_t third_cache(int64_t otherwise) {
-    char level[32], size[32];
-    for (int i = 0; cache_line(i, "level", level); i++) {
-        char *unit;
-        if (atoi(level) != 3 || !cache_line(i, "size", size)) continue;
-        int64_t n = strtoll(size, &unit, 10);
-        return n > 0 && n < 1 << 30 ? n << (*unit == 'K' ? 10 : *unit == 'M' ? 20 : 0) : otherwise;
-    }
-    return system_number(_SC_LEVEL3_CACHE_SIZE, otherwise);
-}
-
 static void cpu_limits(void *state, machine *out) {
     cpu *c = state;
     *out = machine_here();
     out->vector_bytes = emit_isa_bytes(&c->isa);
     out->registers = c->isa.avx512 ? 32 : 16;
-    out->l1 = system_number(_SC_LEVEL1_DCACHE_SIZE, out->l1);
-    out->l2 = system_number(_SC_LEVEL2_CACHE_SIZE, out->l2);
-    out->l3 = third_cache(out->l3);
-    out->l1_ways = system_number(_SC_LEVEL1_DCACHE_ASSOC, out->l1_ways);
+    cpu_ask_system(out);
     out->threads = pool_threads(c->pool);
     out->dots = cpu_dots(c);
     out->no_fma = !c->isa.fma;

@@ -52,6 +52,11 @@ typedef struct cpu {
     str record_key, record; /* which libLLVM the cache says was found last */
 } cpu;
 
+/* ---- system.c -------------------------------------------------------------------------------- */
+
+/* Take the caches, lines and pages that the system says of. */
+void cpu_ask_system(machine *m);
+
 /* ---- compile.c ------------------------------------------------------------------------------- */
 
 /* Find out how objects are made here; false with the reason in `why`. */
