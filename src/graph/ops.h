@@ -21,8 +21,9 @@
  *          constants are left to them. NONE for rows of CLASS other than ELEM
  *   fcost  vector instructions for a register of F32, those slower than an addition counted as so
  *   icost  many additions; and of integers. Of a function that is expanded (ir/functions.h) the
- *          operations of its expansion, which tests/math/test_math.c counts. Planner, schedules and
- *          cost model read nothing else. Of other classes: 1
+ *          operations of its expansion, which tests/math/test_math.c counts. Of INDEX and SCAN what
+ *          an element takes: to check an index, to carry a state. Of other classes: 1; what follows
+ *          from their shapes is the planner's (plan/use.c). Nothing else is read for costs
  *   GRAD   its rule in grad/rules.c: rule_<GRAD>; NONE where there is no derivative, or it is 0
  *   lo hi  the domain tests draw from (floats); of a MARK 0 0: no public function makes it
  * Rows of CLASS other than ELEM have "-" for F and I; their meaning is dev/ref's plain loops.
@@ -191,13 +192,13 @@ X(ARGMIN, "argmin", 1, REDUCE, TO, -, -, NONE, 1, 1, NONE, -4, 4,
   "first index of the smallest, in the flat order of axes")
 
 /* scans */
-X(SCAN, "scan", 1, SCAN, ANY, -, -, NONE, 1, 1, scan, -4, 4,
+X(SCAN, "scan", 1, SCAN, ANY, -, -, NONE, 4, 4, scan, -4, 4,
   "the results of a monoid up to each element of an axis, or from it on; some take two sources")
 
 /* computed indices */
-X(GATHER, "gather", 2, INDEX, NONE, -, -, NONE, 1, 1, gather, -4, 4,
+X(GATHER, "gather", 2, INDEX, NONE, -, -, NONE, 8, 8, gather, -4, 4,
   "r[..i..] = x[.. index[..i..] ..] along one axis; 0 where the index is outside")
-X(SCATTER, "scatter", 3, INDEX, NONE, -, -, NONE, 1, 1, scatter, -4, 4,
+X(SCATTER, "scatter", 3, INDEX, NONE, -, -, NONE, 8, 8, scatter, -4, 4,
   "x with x[.. index[..i..] ..] combined with src[..i..] by a monoid; outside indices are dropped")
 
 /* calls: see routines.h */

@@ -42,17 +42,12 @@ static bool heights(bulk *b) {
     return true;
 }
 
-/* Instructions: functions are formulas of many. */
-static double operations(int op, int dtype) {
-    return ir_expands(op, dtype) ? op_cost(op, dtype) : 1;
-}
-
 static void count_expr(bulk *b, expr_id e, double *nodes, double *loads) {
     expr_id *arg[3];
     if (!e || e >= b->k->exprs || b->seen[e] == b->mark) return;
     b->seen[e] = b->mark;
     const ir_expr *x = ir_e(b->k, e);
-    *nodes += x->kind == EXPR_OP ? operations(x->op, x->dtype) : 1;
+    *nodes += x->kind == EXPR_OP ? ir_instructions(x->op, x->dtype) : 1;
     *loads += x->kind == EXPR_LOAD;
     int n = ir_expr_args(ir_e(b->k, e), arg);
     for (int i = 0; i < n; i++)

@@ -130,6 +130,10 @@ bool ir_expands(int op, int dtype) {
     return function[op] && dtype_is_float(dtype);
 }
 
+int ir_instructions(int op, int dtype) {
+    return ir_expands(op, dtype) ? op_cost(op, dtype) : 1;
+}
+
 /* The op on constants, or 0. Not where the C library and the device may differ: a node's value must
  * not depend on the kernel around it. */
 static expr_id fold(kernel *k, int op, qn_dtype dtype, int n, const expr_id *arg) {

@@ -301,6 +301,9 @@ qn_dtype ir_op_dtype(const kernel *k, int op,
                      const expr_id *arg); /* by the row's TYPES; not for TO */
 /* Is it computed by an expansion, and not by an instruction? */
 bool ir_expands(int op, int dtype);
+/* How many instructions it is, where their number matters and not their time: a quotient is one,
+ * however long it takes. */
+int ir_instructions(int op, int dtype);
 uint64_t ir_expr_hash(const ir_expr *e);
 
 /* ---- tree.c ---------------------------------------------------------------------------------- */

@@ -7,11 +7,7 @@
 #include "graph/loop/loop.h"
 #include "plan/fuse.h"
 
-enum {
-    PAIR = 2,       /* additions in a vector operation */
-    INDEX_COST = 4, /* of a value that an index is made into, in vector operations */
-    SCAN_COST = 2   /* of a scan's steps, which wait for each other */
-};
+enum { PAIR = 2 }; /* additions in a vector operation */
 
 /* ---- small questions ------------------------------------------------------------------------- */
 
@@ -74,11 +70,10 @@ double fuse_node_cost(const fuse *fu, const graph_node *x) {
     int c = op_rows[x->op].class_;
     if (c == CLASS_LEAF) return node_is_memory(x) ? load_cost(fu) : 0;
     if ((x->flags & NODE_REALIZED) || c == CLASS_CALL || c == CLASS_LOOP) return load_cost(fu);
-    double cost = fuse_term_cost(fu, x) + (c == CLASS_ELEM ? fuse_op_cost(x) : 0);
+    double cost = fuse_term_cost(fu, x);
+    if (c == CLASS_ELEM || c == CLASS_INDEX || c == CLASS_SCAN) cost += fuse_op_cost(x);
     if (c == CLASS_REDUCE) cost = (cost + 1) * (fuse_reduced_size(fu, x) + 1e-9);
-    if (c == CLASS_INDEX) cost += INDEX_COST;
-    if (c == CLASS_JOIN) cost += x->sources - 1;
-    if (c == CLASS_SCAN) cost += SCAN_COST;
+    if (c == CLASS_JOIN) cost += x->sources - 1; /* a choice between each two */
     if (is_repeated_by_row(fu, x)) return 0;
     return cost < 1e18 ? cost : 1e18;
 }

@@ -66,13 +66,12 @@ void loop_chain_drop(loop_chain *c, int i) {
 
 /* ---- facts about a part of a kernel ---------------------------------------------------------- */
 
-/* Instructions: a quotient is one, however long it takes, for it seldom stands in an inner loop. */
 static int expr_ops(const scheduler *m, expr_id e, int limit) {
     if (!e || limit <= 0) return 0;
     const ir_expr *x = ir_e(m->k, e);
     if (x->kind == EXPR_TABLE) return 1 + expr_ops(m, x->table.index, limit - 1);
     if (x->kind != EXPR_OP) return 0;
-    int n = ir_expands(x->op, x->dtype) ? op_cost(x->op, x->dtype) : 1;
+    int n = ir_instructions(x->op, x->dtype);
     for (int i = 0; i < x->n; i++) n += expr_ops(m, x->arg[i], limit - n);
     return n;
 }
