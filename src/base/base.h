@@ -257,7 +257,7 @@ typedef enum dtype_kind {
 } dtype_kind;
 typedef struct dtype_row {
     const char *name, *file, *c_type;
-    uint8_t bits, kind, rank, acc, fraction;
+    uint8_t bits, kind, rank, acc, sum, fraction;
     int16_t least;
     bool infinite; /* of floats: are there infinities? */
 } dtype_row;
@@ -310,6 +310,9 @@ static inline bool dtype_is_int(int d) {
 static inline bool dtype_is_unsigned(int d) {
     return dtype_is_among(DTYPE_UNSIGNED, d);
 }
+/* What 1 differs by from the next number of a float. Of other dtypes that of f32, as which they are
+ * computed where a function is one of floats; of complex ones their parts'. */
+double dtype_epsilon(int d);
 
 /* ---- error.c --------------------------------------------------------------------------------- */
 

@@ -1,10 +1,12 @@
 /* dtype.c - the rows of dtypes.h as data, and what the public functions tell of them. */
 #include "base/base.h"
 
+#include <math.h>
+
 enum { TOP_NAN, TOP_INF };
 
 const dtype_row dtype_rows[DTYPE_COUNT] = {
-#define X(NAME, text, width, KIND, order, ACC, C, digits, exponent, TOP)                           \
+#define X(NAME, text, width, KIND, order, ACC, SUM, C, digits, exponent, TOP)                      \
     [QN_##NAME] = {.name = text,                                                                   \
                    .file = #NAME,                                                                  \
                    .c_type = #C,                                                                   \
@@ -12,6 +14,7 @@ const dtype_row dtype_rows[DTYPE_COUNT] = {
                    .kind = KIND_##KIND,                                                            \
                    .rank = order,                                                                  \
                    .acc = QN_##ACC,                                                                \
+                   .sum = QN_##SUM,                                                                \
                    .fraction = digits,                                                             \
                    .least = exponent,                                                              \
                    .infinite = TOP_##TOP},
@@ -35,6 +38,11 @@ qn_dtype dtype_part(qn_dtype d) {
 
 qn_dtype dtype_of_parts(qn_dtype part) {
     return part == QN_F64 ? QN_C128 : QN_C64;
+}
+
+double dtype_epsilon(int d) {
+    int part = dtype_part((qn_dtype)d);
+    return ldexp(1, -dtype_rows[dtype_is_float(part) ? part : QN_F32].fraction);
 }
 
 bool dtype_refuse(qn_ctx *qn, const char *call, int dtype) {

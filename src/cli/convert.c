@@ -3,6 +3,7 @@
  *
  * Both know files only by quern_archive.h. A conversion reads every tensor, as blocks where they
  * can stay, and saves them in the same order under the same names. */
+#include "base/base.h"
 #include "cli/cli.h"
 #include "quern_archive.h"
 
@@ -218,11 +219,6 @@ static bool read_names(conversion *c, const char *out) {
     return !c->quant || c->to_gguf;
 }
 
-static bool is_float(qn_dtype d) {
-    return d == QN_F16 || d == QN_BF16 || d == QN_F32 || d == QN_F64 || d == QN_F8_E4M3 ||
-           d == QN_F8_E5M2;
-}
-
 /* Matrices of rows of whole blocks; vectors, norms and biases, stay as they are. */
 static bool is_quantized(const conversion *c, const qn_archive_info *info) {
     int elements = 0;
@@ -230,14 +226,14 @@ static bool is_quantized(const conversion *c, const qn_archive_info *info) {
         qn_quant type = qn_quant_at(i, NULL, &elements, NULL, NULL);
         if (type == c->quant || !type) break;
     }
-    return c->quant && info->rank >= 2 && is_float(info->dtype) &&
+    return c->quant && info->rank >= 2 && dtype_is_float(info->dtype) &&
            info->shape[info->rank - 1] % elements == 0;
 }
 
 /* What OUT's kind cannot hold becomes f32, of which every value of it is one. */
 static qn_dtype target(const conversion *c, const qn_archive_info *info) {
     bool narrow = info->dtype == QN_F8_E4M3 || info->dtype == QN_F8_E5M2;
-    qn_dtype d = c->cast && is_float(info->dtype) ? c->cast : info->dtype;
+    qn_dtype d = c->cast && dtype_is_float(info->dtype) ? c->cast : info->dtype;
     bool lacks = (c->to_numpy && (narrow || d == QN_BF16)) || (c->to_gguf && narrow);
     return lacks ? QN_F32 : d;
 }

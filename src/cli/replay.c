@@ -197,13 +197,12 @@ static bool repeat_call(replay *r, replay_call *c) {
 
 /* ---- comparing values ------------------------------------------------------------------------ */
 
+/* Narrow floats are computed in f32 and rounded: they differ by few of their own epsilons, four of
+ * them where f32 may differ by 1e-4. */
 static double tolerance_of(const replay *r, int dtype) {
     double f32 = r->options->tolerance >= 0 ? r->options->tolerance : 1e-4;
-    return dtype == QN_F64    ? f32 * 1e-5
-           : dtype == QN_F32  ? f32
-           : dtype == QN_F16  ? f32 * 50
-           : dtype == QN_BF16 ? f32 * 300
-                              : f32 * 5000;
+    if (dtype_is_narrow(dtype)) return f32 * 4e4 * dtype_epsilon(dtype);
+    return dtype == QN_F64 ? f32 * 1e-5 : f32;
 }
 
 static void compare_floats(replay *r, const replay_call *c, int dtype, const void *now,

@@ -7,8 +7,6 @@
  * for. */
 #include "complex/complex.h"
 
-#include <float.h>
-
 static func_frame begin(const char *name, const qn_tensor *x, const qn_tensor *y) {
     return func_begin(complex_context(x, y), name);
 }
@@ -75,8 +73,8 @@ qn_tensor *complex_inv(qn_tensor *x) {
 /* The tolerance that is taken where none is given goes by the sizes of the complex matrix. */
 static qn_tensor *pseudo_inverse(qn_tensor *m, double rtol) {
     int64_t rows = qn_dim(m, -2) / 2, columns = qn_dim(m, -1) / 2;
-    double epsilon = qn_dtype_of(m) == QN_F64 ? DBL_EPSILON : (double)FLT_EPSILON;
-    return qn_pinv(m, rtol < 0 ? (double)(rows > columns ? rows : columns) * epsilon : rtol);
+    double least = (double)(rows > columns ? rows : columns) * dtype_epsilon(qn_dtype_of(m));
+    return qn_pinv(m, rtol < 0 ? least : rtol);
 }
 
 qn_tensor *complex_pinv(qn_tensor *x, double rtol) {
@@ -94,8 +92,8 @@ qn_tensor *complex_matrix_rank(qn_tensor *x, double rtol) {
     parts z = complex_parts(x);
     if (!sizes(z, &rows, &columns)) return func_end(f, NULL);
     qn_tensor *m = matrix(z);
-    double epsilon = m && qn_dtype_of(m) == QN_F64 ? DBL_EPSILON : (double)FLT_EPSILON;
-    if (rtol < 0) rtol = (double)(rows > columns ? rows : columns) * epsilon;
+    double least = (double)(rows > columns ? rows : columns) * dtype_epsilon(qn_dtype_of(m));
+    if (rtol < 0) rtol = least;
     qn_tensor *rank = m ? qn_matrix_rank(m, rtol) : NULL;
     return func_end(f, rank ? qn_shr(rank, func_integer(rank, 1)) : NULL);
 }

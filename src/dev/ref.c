@@ -113,7 +113,7 @@ void ref_load(qn_dtype dtype, const void *p, int64_t n, const int64_t *at, scala
     for (int64_t i = 0; i < n; i++) out[i].f = (double)((const C *)p)[at[i]];
 #define LOAD_NARROW(C)                                                                             \
     for (int64_t i = 0; i < n; i++) out[i].f = dtype_get_f(dtype, p, at[i]);
-#define X(NAME, name, bits, KIND, rank, ACC, C, ...)                                               \
+#define X(NAME, name, bits, KIND, rank, ACC, SUM, C, ...)                                          \
     case QN_##NAME:                                                                                \
         LOAD_##KIND(C);                                                                            \
         break;
@@ -135,7 +135,7 @@ void ref_store(const dev_array *a, int64_t at, int64_t n, const scalar *v) {
     for (int64_t i = 0; i < n; i++) ((C *)a->data)[at + i] = (C)v[i].f;
 #define STORE_NARROW(C)                                                                            \
     for (int64_t i = 0; i < n; i++) dtype_set_f(a->dtype, a->data, at + i, v[i].f);
-#define X(NAME, name, bits, KIND, rank, ACC, C, ...)                                               \
+#define X(NAME, name, bits, KIND, rank, ACC, SUM, C, ...)                                          \
     case QN_##NAME:                                                                                \
         STORE_##KIND(C);                                                                           \
         break;

@@ -107,7 +107,9 @@ bool func_fits(const qn_tensor *p, const qn_tensor *x); /* does p broadcast to x
 enum { FUNC_DIM_TEXT = 48 };
 const char *func_dim_text(const qn_tensor *x, int axis, char text[FUNC_DIM_TEXT]);
 
-qn_dtype func_sum_dtype(qn_dtype d); /* what sums of this dtype are taken in */
+static inline qn_dtype func_sum_dtype(qn_dtype d) { /* what sums and products are taken in */
+    return dtype_is_known((int)d) ? (qn_dtype)dtype_rows[d].sum : d;
+}
 qn_tensor *func_reduce(int op, qn_tensor *x, int axis, bool keepdims); /* func/reduce.c */
 qn_tensor *func_reduce_axes(int op, qn_tensor *x, int n, const int *axes, bool keepdims);
 qn_tensor *func_reduce_mask(int op, qn_tensor *x, uint32_t mask, bool keepdims);

@@ -1,18 +1,12 @@
 /* reduce.c - reductions, primitive and composed.
  *
  * The public form of every reduction takes one axis or QN_ALL, some also a list of axes; both
- * end in a mask of axes. Sums and products of integers are taken in 64 bits, as the array API
- * asks, and those of half-precision floats in f32. Mean and variance are separate reductions
- * over the same axes, which the planner puts into one kernel. */
+ * end in a mask of axes. Sums and products are taken in what dtypes.h says: those of integers in 64
+ * bits, as the array API asks, those of narrow floats in f32. Mean and variance are separate
+ * reductions over the same axes, which the planner puts into one kernel. */
 #include "func/func.h"
 
 #include <math.h>
-
-/* What sums and products of this dtype are computed in. */
-qn_dtype func_sum_dtype(qn_dtype d) {
-    if (dtype_is_float(d)) return d == QN_F64 ? QN_F64 : QN_F32;
-    return dtype_is_unsigned(d) ? QN_U64 : QN_I64;
-}
 
 qn_tensor *func_reduce_mask(int op, qn_tensor *x, uint32_t mask, bool keepdims) {
     if (!x) return NULL;

@@ -152,7 +152,7 @@ scalar scalar_number(qn_dtype dtype, double v); /* converted as by CAST */
 /* ---- monoid.c -------------------------------------------------------------------------------- */
 
 #define MONOID_STATES 4      /* most components of a state */
-enum { MONOID_VALUE = 255 }; /* the dtype that values are summed in */
+enum { MONOID_VALUE = 255 }; /* the dtype that values are kept in, ACC of dtypes.h */
 typedef enum monoid_order { MONOID_ORDERED, MONOID_COMMUTES } monoid_order;
 typedef enum monoid_lift { LIFT_TERM, LIFT_SECOND, LIFT_PLACE, LIFT_ONE, LIFT_ZERO } monoid_lift;
 typedef enum monoid_identity_kind {

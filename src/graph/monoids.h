@@ -9,7 +9,7 @@
  *   formula  its functions in monoid.c: combine_<formula> merges two states, finish_<formula> makes
  *            the result of one; op: of one component, which is the result
  *   STATE    the components in parentheses, at most MONOID_STATES: PART(dtype, lift, identity)
- *              dtype     VALUE: what values of that dtype are summed in (dtypes.h); else itself
+ *              dtype     VALUE: what values of that dtype are kept in, ACC of dtypes.h; else itself
  *              lift      the component of one element: TERM it, SECOND that of a second operand,
  *                        PLACE its index in the flat order of the reduced axes, ONE, ZERO
  *              identity  ZERO, ONE, ALL bits, LOWEST or HIGHEST of the dtype, infinite if it can be

@@ -28,7 +28,7 @@ static order order_of(qn_dtype dtype) {
 #define ORDER_NARROW       ORDER_FLOAT
 #define STEP_INF(fraction) 1ull << (fraction)
 #define STEP_NAN(fraction) 2
-#define X(NAME, name, bits, KIND, rank, ACC, C, fraction, least, TOP)                              \
+#define X(NAME, name, bits, KIND, rank, ACC, SUM, C, fraction, least, TOP)                         \
     [QN_##NAME] = ORDER_##KIND(bits, STEP_##TOP(fraction)),
 #include "base/dtypes.h"
 #undef X

@@ -324,7 +324,7 @@ static void find_truth(tune_check *c, int set, dev_program *wide) {
 }
 
 static double unit_of(qn_dtype d) {
-    return ldexp(1, -dtype_rows[d].fraction - 1);
+    return dtype_epsilon(d) / 2;
 }
 
 /* How far the default schedule is from the truth, as part of the largest result; false where it is

@@ -220,6 +220,30 @@ static void small_ones_worked_out_by_hand(void) {
     }
 }
 
+/* Singular values count that are larger than the size times the dtype's epsilon, which is 2^-3 of
+ * f8_e4m3 and 2^-2 of f8_e5m2: of two rows beside 1 those above 1/4, above 1/2. */
+static void ranks_go_by_the_dtypes_epsilon(void) {
+    static const struct {
+        qn_dtype dtype;
+        double second;
+        int rank;
+    } of[] = {{QN_F8_E4M3, 0.1875, 1}, {QN_F8_E4M3, 0.375, 2}, {QN_F8_E5M2, 0.375, 1},
+              {QN_F8_E5M2, 0.75, 2},   {QN_BF16, 0x1p-7, 1},   {QN_BF16, 0x1p-5, 2},
+              {QN_F16, 0x1p-10, 1},    {QN_F16, 0x1p-8, 2},    {QN_F32, 0x1p-23, 1},
+              {QN_F32, 0x1p-21, 2},    {QN_F64, 0x1p-52, 1},   {QN_F64, 0x1p-50, 2}};
+    qn_ctx *qn;
+    EACH(qn) {
+        qn_scope s = qn_scope_begin(qn);
+        for (size_t i = 0; i < COUNT_OF(of); i++) {
+            const double values[] = {1, 0, 0, of[i].second};
+            qn_tensor *t = qn_cast(qn_from(qn, QN_F64, 2, (int64_t[]){2, 2}, values), of[i].dtype);
+            CHECK_INT((int64_t)at(qn_matrix_rank(t, -1), 0), of[i].rank);
+            CHECK_INT(at(qn_pinv(t, -1), 3) > 0, of[i].rank > 1);
+        }
+        qn_scope_end(qn, s);
+    }
+}
+
 /* Residuals of least squares are orthogonal to the columns; of too few rows x is in their span. */
 static void least_squares_are_least(void) {
     qn_ctx *qn;
@@ -738,6 +762,7 @@ int main(int argc, char **argv) {
     RUN(factors_and_solutions_fit);
     RUN(turned_matrices_fit);
     RUN(small_ones_worked_out_by_hand);
+    RUN(ranks_go_by_the_dtypes_epsilon);
     RUN(least_squares_are_least);
     RUN(nothing_is_a_matrix_too);
     RUN(what_has_no_answer_has_none);

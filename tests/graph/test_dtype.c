@@ -5,6 +5,8 @@
 #include "graph/graph.h"
 #include "test.h"
 
+#include <float.h>
+
 __extension__ typedef __int128 int128;
 
 /* ---- promotion ------------------------------------------------------------------------------ */
@@ -91,6 +93,27 @@ static void names_and_sizes(void) {
     CHECK_INT(qn_dtype_size(QN_F64), sizeof(double));
     CHECK_STR(qn_dtype_name(QN_F8_E4M3), "f8_e4m3");
     CHECK_INT(qn_dtype_size(QN_F8_E5M2), 1);
+}
+
+/* As the formats' definitions have it; and dtype_round, which knows nothing of it, finds no number
+ * nearer to 1. */
+static void epsilon_is_the_step_behind_one(void) {
+    static const struct {
+        qn_dtype dtype;
+        double step;
+    } floats[] = {{QN_F16, 1.0 / 1024},          {QN_BF16, 1.0 / 128},
+                  {QN_F32, (double)FLT_EPSILON}, {QN_F64, DBL_EPSILON},
+                  {QN_F8_E4M3, 1.0 / 8},         {QN_F8_E5M2, 1.0 / 4},
+                  {QN_C64, (double)FLT_EPSILON}, {QN_C128, DBL_EPSILON},
+                  {QN_I8, (double)FLT_EPSILON},  {QN_BOOL, (double)FLT_EPSILON}};
+    for (size_t i = 0; i < COUNT_OF(floats); i++)
+        CHECK_NEAR(dtype_epsilon(floats[i].dtype), floats[i].step, 0, 0);
+    for (int d = 0; d < DTYPE_COUNT; d++) {
+        double step = dtype_epsilon(d);
+        if (!dtype_is_float(d)) continue;
+        CHECK_NEAR(dtype_round((qn_dtype)d, 1 + step), 1 + step, 0, 0);
+        CHECK_NEAR(dtype_round((qn_dtype)d, 1 + step / 4), 1, 0, 0);
+    }
 }
 
 /* ---- narrow floats, all of them ------------------------------------------------------------- */
@@ -509,6 +532,7 @@ int main(int argc, char **argv) {
     RUN(promotion_is_the_array_api_table);
     RUN(promotion_commutes);
     RUN(names_and_sizes);
+    RUN(epsilon_is_the_step_behind_one);
     RUN(every_half_reads_and_writes_back);
     RUN(halves_round_to_nearest_even);
     RUN(halves_round_as_the_compiler_does);

@@ -233,6 +233,23 @@ static void layers_of_one_operation_are_pytorchs(void) {
     qn_close(qn);
 }
 
+/* PyTorch's RMSNorm adds the dtype's epsilon, of f8_e4m3 1/8: 1/4 becomes 1/4 / sqrt(1/16 + 1/8),
+ * 0.577, whose nearest number is 9/16; of f8_e5m2, 1/4: 0.447, whose nearest is 7/16. */
+static void rms_norm_adds_the_dtypes_epsilon(void) {
+    static const float quarters[] = {0.25F, 0.25F, 0.25F, 0.25F};
+    static const double e4m3[] = {0.5625, 0.5625, 0.5625, 0.5625};
+    static const double e5m2[] = {0.4375, 0.4375, 0.4375, 0.4375};
+    qn_ctx *qn = open_context();
+    for (int i = 0; i < 2; i++) {
+        qn_tensor *x = qn_from(qn, QN_F32, 2, (int64_t[]){1, 4}, quarters), *y[1] = {NULL};
+        x = qn_cast(x, i ? QN_F8_E5M2 : QN_F8_E4M3);
+        const qn_layer_options *o = &QN_LAYER_OPTIONS(.shape = {4}, .affine = -1);
+        CHECK_INT(qn_layer_apply("RMSNorm", o, 0, NULL, 1, &x, 1, y), QN_OK);
+        check_values(qn_cast(y[0], QN_F32), i ? e5m2 : e4m3, 4);
+    }
+    qn_close(qn);
+}
+
 static void four_axes_are_normalised(void) {
     static const float eight[] = {0, 0, 0, 0, 1, 1, 1, 1};
     static const double wanted[] = {-1, -1, -1, -1, 1, 1, 1, 1};
@@ -602,6 +619,7 @@ int main(int argc, char **argv) {
     RUN(what_takes_no_such_number_says_so);
     RUN(parameters_need_a_shape);
     RUN(layers_of_one_operation_are_pytorchs);
+    RUN(rms_norm_adds_the_dtypes_epsilon);
     RUN(four_axes_are_normalised);
     RUN(one_value_is_not_normalised);
     RUN(states_are_those_of_all_layers);

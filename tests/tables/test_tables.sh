@@ -67,7 +67,7 @@ check dtype_enumerator before include/quern.h '^    QN_F8_E5M2 = ' <<'X'
     QN_F8_E3M4 = 15,
 X
 check dtype_row before src/base/dtypes.h '^#endif' <<'X'
-X(F8_E3M4, "f8_e3m4", 8, NARROW, 1, F32, uint8_t, 4, -2, INF)
+X(F8_E3M4, "f8_e3m4", 8, NARROW, 1, F32, F32, uint8_t, 4, -2, INF)
 X
 
 # A monoid, and a reduction by it.

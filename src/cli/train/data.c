@@ -156,7 +156,7 @@ static qn_tensor *fitted(const train_data *d, const model_input *x, qn_tensor *t
     if (!x->whole) {
         t = qn_cast(t, QN_F32);
         if (scale != 1) t = qn_mul(t, qn_weak(t, scale));
-    } else if (is < QN_F16) {
+    } else if (dtype_is_known(is) && !dtype_is_float(is)) {
         t = qn_cast(t, QN_I32);
     }
     if (qn_rank(t) + 1 == axes) return qn_unsqueeze(t, 1);

@@ -293,11 +293,7 @@ qn_tensor *qn_lstsq(qn_tensor *a, qn_tensor *b) {
 /* Bool [.., k]: which singular values count. */
 static qn_tensor *significant(qn_tensor *x, qn_tensor *s, double rtol, qn_dtype given) {
     int64_t m = qn_dim(x, -2), n = qn_dim(x, -1);
-    double epsilon = given == QN_F64    ? 0x1p-52
-                     : given == QN_F16  ? 0x1p-10
-                     : given == QN_BF16 ? 0x1p-7
-                                        : 0x1p-23;
-    if (rtol < 0) rtol = (double)(m > n ? m : n) * epsilon;
+    if (rtol < 0) rtol = (double)(m > n ? m : n) * dtype_epsilon(given);
     qn_tensor *most = func_reduce(OP_MAX, s, -1, true);
     return qn_gt(s, qn_mul(most, qn_like(s, rtol)));
 }

@@ -147,7 +147,7 @@ double dtype_from_i64(qn_dtype d, int64_t v) {
 }
 
 /* A row's case of the switches below, by kind. Of another value than a dtype's nothing is known. */
-#define ROWS(NAME, name, bits, KIND, rank, ACC, C, ...)                                            \
+#define ROWS(NAME, name, bits, KIND, rank, ACC, SUM, C, ...)                                       \
     case QN_##NAME:                                                                                \
         CASE_##KIND(C);
 

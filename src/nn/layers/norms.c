@@ -171,14 +171,6 @@ void apply_layer_norm(calling *c) {
                        : qn_layer_norm_axes(x, n, axes, weight, bias, c->o->epsilon);
 }
 
-/* What 1 differs by from the next number of a dtype. */
-static double epsilon_of(qn_dtype dtype) {
-    return dtype == QN_F64    ? 0x1p-52
-           : dtype == QN_F16  ? 0x1p-10
-           : dtype == QN_BF16 ? 0x1p-7
-                              : 0x1p-23;
-}
-
 void apply_rms_norm(calling *c) {
     int n = axes_of(c->o), axes[4] = {-n, 1 - n, 2 - n, 3 - n};
     qn_tensor *x = c->in[0], *weight = c->o->affine ? layer_next(c) : NULL;
@@ -187,7 +179,7 @@ void apply_rms_norm(calling *c) {
     if (epsilon == 0 && signbit(epsilon))
         epsilon = 0;
     else if (epsilon == 0 || isnan(epsilon))
-        epsilon = epsilon_of(qn_dtype_of(x));
+        epsilon = dtype_epsilon(qn_dtype_of(x));
     if (n == 1) {
         c->out[0] = qn_rms_norm(x, weight, epsilon);
         return;

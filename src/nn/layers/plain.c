@@ -291,7 +291,7 @@ qn_dtype layer_widen(int n, qn_tensor **x) {
     qn_dtype wide = qn_dtype_promote(common, QN_F32);
     for (int i = 0; i < n; i++)
         if (x[i]) x[i] = qn_cast(x[i], wide);
-    return common < QN_F16 ? wide : common;
+    return dtype_is_float(common) ? common : wide;
 }
 
 static qn_tensor *polynomial(qn_tensor *x, int n, const double *term) {

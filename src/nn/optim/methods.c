@@ -188,11 +188,8 @@ static qn_tensor *factored(const step *s, qn_tensor *g, qn_tensor **state, qn_te
 
 /* Shazeer and Stern 2018, as PyTorch has it: epsilon of 0 is that of the parameter's dtype. */
 static qn_tensor *update_adafactor(const step *s, qn_tensor *p, qn_tensor *g, qn_tensor **state) {
-    double own = s->kept == QN_F64    ? 0x1p-52
-                 : s->kept == QN_F16  ? 0x1p-10
-                 : s->kept == QN_BF16 ? 0x1p-7
-                                      : 0x1p-23;
-    qn_tensor *least = s->o->epsilon == 0 ? qn_like(g, own) : setting_of(s, EPSILON, g);
+    bool own = s->o->epsilon == 0;
+    qn_tensor *least = own ? qn_like(g, dtype_epsilon(s->kept)) : setting_of(s, EPSILON, g);
     qn_tensor *way = factored(s, g, state, least), *one = qn_like(g, 1);
     way = qn_mul(qn_rsqrt(qn_maximum(way, qn_mul(least, least))), g);
     qn_tensor *slow = qn_rsqrt(qn_cast(s->count, qn_dtype_of(g)));
