@@ -153,7 +153,7 @@ scalar scalar_number(qn_dtype dtype, double v); /* converted as by CAST */
 
 #define MONOID_STATES 4      /* most components of a state */
 enum { MONOID_VALUE = 255 }; /* the dtype that values are kept in, ACC of dtypes.h */
-typedef enum monoid_order { MONOID_ORDERED, MONOID_COMMUTES } monoid_order;
+typedef enum monoid_order { MONOID_ORDERED, MONOID_COMMUTES, MONOID_EXACT } monoid_order;
 typedef enum monoid_lift { LIFT_TERM, LIFT_SECOND, LIFT_PLACE, LIFT_ONE, LIFT_ZERO } monoid_lift;
 typedef enum monoid_identity_kind {
     IDENTITY_ZERO,
@@ -176,7 +176,7 @@ extern const monoid_row monoid_rows[MONOID_COUNT];
 int monoid_of_reduction(int op); /* OP_SUM -> MONOID_SUM, ... */
 /* May its updates of one element be made in any order? */
 static inline bool monoid_commutes(int m) {
-    return monoid_rows[m].order == MONOID_COMMUTES;
+    return monoid_rows[m].order != MONOID_ORDERED;
 }
 qn_dtype monoid_dtype(int m, int component, qn_dtype reduced);
 scalar monoid_identity(int m, int component, qn_dtype dtype);

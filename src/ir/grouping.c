@@ -31,8 +31,7 @@
 #include "ir/ir.h"
 
 bool ir_order_shows(int how, int dtype) {
-    return dtype_is_float((qn_dtype)dtype) && monoid_commutes(how) && how != MONOID_MAX &&
-           how != MONOID_MIN && how != MONOID_ARGMAX && how != MONOID_ARGMIN;
+    return dtype_is_float(dtype) && monoid_rows[how].order == MONOID_COMMUTES;
 }
 
 /* What is said of a tile's sum where its order shows, else NULL. */
