@@ -1,5 +1,7 @@
 /* contraction.c - is a loop nest a contraction, and of what? The one place that recognizes sums of
- * products; packing, schedules, dot instructions and work groups ask here.
+ * products in loop trees: packing, schedules, dot instructions and work groups ask here, of a nest
+ * as it was lowered (contraction_of), of what begins like one (ir_reduction_of), of a statement
+ * alone wherever a schedule has brought it (ir_adds_product, ir_is_multiply_add).
  *
  *   for i.. { def t; for r.. { t += a * b }  stores }
  *
@@ -44,26 +46,52 @@ static void read_operand(kernel *k, stmt_id update, expr_id factor, contraction_
     o->direct = o->plain && !o->tiles && whole == o->access.load;
 }
 
+bool ir_reduction_of(const kernel *k, stmt_id body, ir_reduction *r) {
+    r->def = ir_s(k, body)->first;
+    if (!r->def || ir_s(k, r->def)->kind != STMT_DEF) return false;
+    r->loop = ir_s(k, r->def)->next;
+    if (!r->loop || ir_s(k, r->loop)->kind != STMT_LOOP) return false;
+    r->update = r->loop;
+    while (r->update && ir_s(k, r->update)->kind == STMT_LOOP) {
+        if (ir_s(k, r->update)->first != ir_s(k, r->update)->last) return false;
+        r->update = ir_s(k, r->update)->first;
+    }
+    return r->update && ir_s(k, r->update)->kind == STMT_STORE;
+}
+
 /* def t; for r.. { t += a*b }; stores   in the body of the output's innermost loop. */
 static bool read_body(kernel *k, stmt_id body, contraction *c) {
-    c->def = ir_s(k, body)->first;
-    if (!c->def || ir_s(k, c->def)->kind != STMT_DEF) return false;
-    c->reduction = ir_s(k, c->def)->next;
-    if (!c->reduction || ir_s(k, c->reduction)->kind != STMT_LOOP) return false;
-    c->tile = ir_s(k, c->def)->def.mem;
-    c->epilogue = ir_s(k, c->reduction)->next;
+    ir_reduction r;
+    if (!ir_reduction_of(k, body, &r)) return false;
+    c->def = r.def;
+    c->reduction = r.loop;
+    c->update = r.update;
+    c->tile = ir_s(k, r.def)->def.mem;
+    c->epilogue = ir_s(k, r.loop)->next;
     for (stmt_id s = c->epilogue; s; s = ir_s(k, s)->next)
         if (ir_s(k, s)->kind != STMT_STORE) return false;
-    stmt_id leaf = read_chain(k, c->reduction, c, true);
-    if (!leaf) return false;
-    c->update = ir_s(k, leaf)->first;
-    return c->update && c->update == ir_s(k, leaf)->last &&
-           ir_adds_product(k, c->update, c->factor) && ir_s(k, c->update)->store.mem[0] == c->tile;
+    return read_chain(k, r.loop, c, true) && ir_adds_product(k, r.update, c->factor) &&
+           ir_s(k, r.update)->store.mem[0] == c->tile;
+}
+
+bool ir_is_multiply_add(const kernel *k, const ir_stmt *store, expr_id factor[2]) {
+    if (store->kind != STMT_STORE || store->n != 1 || store->store.dyn || store->store.guard)
+        return false;
+    const ir_expr *e = ir_e(k, store->store.value[0]);
+    if (e->kind != EXPR_OP) return false;
+    factor[0] = e->arg[0];
+    factor[1] = e->arg[1];
+    if (store->monoid == MONOID_SUM) return e->op == OP_MUL;
+    if (store->monoid != MONOID_SET || e->op != OP_FMA) return false;
+    const ir_expr *old = ir_e(k, e->arg[2]);
+    return old->kind == EXPR_LOAD && old->load.mem == store->store.mem[0] &&
+           old->load.index == store->store.index && old->load.valid == store->store.valid &&
+           !old->load.dyn && !old->load.guard;
 }
 
 bool ir_adds_product(const kernel *k, stmt_id update, expr_id factor[2]) {
     const ir_stmt *u = ir_s(k, update);
-    return u->monoid == MONOID_SUM && ir_is_dot(k, u, factor);
+    return u->monoid == MONOID_SUM && ir_is_multiply_add(k, u, factor);
 }
 
 bool contraction_of(kernel *k, stmt_id loop, contraction *c) {

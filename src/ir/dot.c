@@ -1,4 +1,4 @@
-/* dot.c - dot instructions: the table of them, and which statements they implement.
+/* dot.c - dot instructions: the table of them, and which dtypes they take.
  *
  * A dot instruction takes words of 32 bits, multiplies their parts pairwise and adds the products
  * to a sum. In a tree that is a WORD loop around t[i] += a*b whose factors are parts of words.
@@ -24,19 +24,4 @@ int ir_dot_of(int left, int right, int sum) {
         if (d->sum == sum && (bytes || (d->left == left && d->right == right))) return i;
     }
     return -1;
-}
-
-bool ir_is_dot(const kernel *k, const ir_stmt *store, expr_id factor[2]) {
-    if (store->kind != STMT_STORE || store->n != 1 || store->store.dyn || store->store.guard)
-        return false;
-    const ir_expr *e = ir_e(k, store->store.value[0]);
-    if (e->kind != EXPR_OP) return false;
-    factor[0] = e->arg[0];
-    factor[1] = e->arg[1];
-    if (store->monoid == MONOID_SUM) return e->op == OP_MUL;
-    if (store->monoid != MONOID_SET || e->op != OP_FMA) return false;
-    const ir_expr *old = ir_e(k, e->arg[2]);
-    return old->kind == EXPR_LOAD && old->load.mem == store->store.mem[0] &&
-           old->load.index == store->store.index && old->load.valid == store->store.valid &&
-           !old->load.dyn && !old->load.guard;
 }

@@ -588,8 +588,6 @@ extern const ir_dot ir_dots[IR_DOTS];
 /* The row number for products of these dtypes, -1: none; a row counts whose `left` has the other
  * signedness (offset changes it). */
 int ir_dot_of(int left, int right, int sum);
-/* Is the statement t[i] += a*b, in the form of its monoid or of an fma? The factors. */
-bool ir_is_dot(const kernel *k, const ir_stmt *store, expr_id factor[2]);
 
 /* ---- contraction.c --------------------------------------------------------------------------- */
 
@@ -625,7 +623,15 @@ typedef struct contraction {
 } contraction;
 /* The contraction that the loop is the outermost of; false: it is none. */
 bool contraction_of(kernel *k, stmt_id loop, contraction *c);
+/* What a contraction begins like, whatever its monoid and its terms:
+ * def t; for r.. { one store }; ..   as the first two statements of that block. */
+typedef struct ir_reduction {
+    stmt_id def, loop, update;
+} ir_reduction;
+bool ir_reduction_of(const kernel *k, stmt_id body, ir_reduction *r);
 /* Is the statement t[i] += a*b, by the monoid of sums? Its factors. */
 bool ir_adds_product(const kernel *k, stmt_id update, expr_id factor[2]);
+/* The same, or what becomes of that behind schedules, t[i] = fma(a, b, t[i]) (run/passes.c). */
+bool ir_is_multiply_add(const kernel *k, const ir_stmt *store, expr_id factor[2]);
 
 #endif

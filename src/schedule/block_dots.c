@@ -37,22 +37,16 @@ static bool are_words(const scheduler *m, const loop_chain *c) {
 }
 
 bool schedule_is_block_dots(scheduler *m, stmt_id loop, block_dots *d) {
-    const kernel *k = m->k;
-    stmt_id def = schedule_at(m, loop)->first, inner = def ? schedule_at(m, def)->next : 0;
-    stmt_id use = inner ? schedule_at(m, inner)->next : 0;
-    expr_id f[2];
-    if (!use || schedule_at(m, def)->kind != STMT_DEF || schedule_at(m, inner)->kind != STMT_LOOP)
-        return false;
-    const ir_stmt *s = schedule_at(m, use);
-    if (s->kind != STMT_STORE || s->next || s->n != 1 || s->monoid != MONOID_SUM) return false;
-    d->words = loop_chain_of(m, inner);
-    d->part = schedule_at(m, def)->def.mem;
-    d->sum = s->store.mem[0];
-    d->use = use;
-    stmt_id update = schedule_at(m, d->words.body)->first;
-    if (!update || schedule_at(m, update)->next || !are_words(m, &d->words)) return false;
-    return ir_m(k, d->sum)->scope != MEM_ARG && ir_adds_product(k, update, f) &&
-           schedule_at(m, update)->store.mem[0] == d->part && is_byte(k, f[0]) && is_byte(k, f[1]);
+    contraction x;
+    if (!contraction_of(m->k, loop, &x) || x.body != loop || !x.epilogue) return false;
+    const ir_stmt *use = schedule_at(m, x.epilogue);
+    if (use->next || use->n != 1 || use->monoid != MONOID_SUM) return false;
+    d->words = loop_chain_of(m, x.reduction);
+    d->part = x.tile;
+    d->sum = use->store.mem[0];
+    d->use = x.epilogue;
+    return ir_m(m->k, d->sum)->scope != MEM_ARG && are_words(m, &d->words) &&
+           is_byte(m->k, x.factor[0]) && is_byte(m->k, x.factor[1]);
 }
 
 ir_grouping schedule_block_dots_grouping(scheduler *m, stmt_id loop) {

@@ -256,15 +256,11 @@ static bool read_loads(scheduler *m, product *p) {
 /* The loops of a sum are merged where they can be, whatever it is. */
 static bool read_product(scheduler *m, stmt_id loop, product *p) {
     p->c = loop_chain_of(m, loop);
-    stmt_id def = schedule_at(m, p->c.body)->first, red = def ? schedule_at(m, def)->next : 0;
-    if (!red || schedule_at(m, def)->kind != STMT_DEF || schedule_at(m, red)->kind != STMT_LOOP)
+    ir_reduction r;
+    if (!ir_reduction_of(m->k, p->c.body, &r) || schedule_at(m, r.update)->monoid != MONOID_SUM)
         return false;
-    loop_chain r = loop_chain_of(m, red);
-    stmt_id update = schedule_at(m, r.body)->first;
-    if (schedule_at(m, update)->kind != STMT_STORE ||
-        schedule_at(m, update)->monoid != MONOID_SUM || schedule_at(m, update)->next)
-        return false;
-    schedule_merge_in_step(m, &r);
+    loop_chain sum = loop_chain_of(m, r.loop);
+    schedule_merge_in_step(m, &sum);
     return read_loads(m, p);
 }
 

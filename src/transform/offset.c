@@ -45,9 +45,9 @@ static bool find_statements(offsetting *p, str *why) {
     uint32_t n = ir_accesses(k, k->root, &t);
     for (uint32_t i = 0; i < n; i++) {
         bool inside = ir_inside(k, t[i].at, p->at);
-        if (t[i].mem == p->tile && inside && !t[i].load && t[i].monoid == MONOID_SUM) {
+        if (t[i].mem == p->tile && inside && !t[i].load) {
             expr_id f[2];
-            if (!ir_is_dot(k, ir_s(k, t[i].at), f)) continue;
+            if (!ir_adds_product(k, t[i].at, f)) continue;
             if (p->update) return ir_refuse(why, "several statements sum products in the tile");
             p->update = t[i].at;
         }
@@ -74,7 +74,7 @@ static bool factors_fit(offsetting *p, str *why) {
     kernel *k = p->k;
     const ir_stmt *u = ir_s(k, p->update);
     expr_id f[2];
-    ir_is_dot(k, u, f);
+    ir_adds_product(k, p->update, f);
     if (u->store.valid != SYM_TRUE) return ir_refuse(why, "some products are not summed");
     for (int i = 0; i < 2; i++) {
         expr_id e = narrow_of(k, f[i]), other = narrow_of(k, f[!i]);
@@ -105,7 +105,7 @@ static bool movable(kernel *k, stmt_id loop, stmt_id place, str *why) {
 static bool find_loops(offsetting *p, str *why) {
     kernel *k = p->k;
     expr_id f[2];
-    ir_is_dot(k, ir_s(k, p->update), f);
+    ir_adds_product(k, p->update, f);
     stmt_id body = ir_s(k, p->def)->parent, around[64];
     int n = 0;
     for (stmt_id l = ir_s(k, p->update)->parent; l != p->at; l = ir_s(k, l)->parent) {
@@ -142,7 +142,7 @@ static stmt_id child_of(const kernel *k, stmt_id parent, stmt_id s) {
 static bool reads_early(const offsetting *p, str *why) {
     kernel *k = p->k;
     expr_id f[2];
-    ir_is_dot(k, ir_s(k, p->update), f);
+    ir_adds_product(k, p->update, f);
     stmt_id child = child_of(k, p->at, p->update);
     for (stmt_id s = child; s; s = ir_s(k, s)->next)
         for (stmt_id c = s; c; c = ir_next(k, c, s)) {
@@ -253,7 +253,7 @@ bool transform_offset(kernel *k, mem_id tile, mem_id packed, stmt_id at, str *wh
     sym index, size;
     expr_id f[2];
     if (!allowed(&p, why) || !correction_index(&p, &index, &size, why)) return false;
-    ir_is_dot(k, ir_s(k, p.update), f);
+    ir_adds_product(k, p.update, f);
     expr_id load = narrow_of(k, f[p.factor]);
     bool is_signed = ir_e(k, load)->dtype == QN_I8;
     mem_id c = ir_tile(k, MEM_LOCAL, QN_I32, size);

@@ -175,7 +175,7 @@ static expr_id parts_of(kernel *k, expr_id factor, int dtype, int sum) {
 static bool find_dot(const word *w, const ir_stmt *t, dot *d) {
     llvm *s = w->s;
     expr_id f[2];
-    if (!ir_is_dot(s->k, t, f) || sym_uses(s->syms, t->store.index, w->part) ||
+    if (!ir_is_multiply_add(s->k, t, f) || sym_uses(s->syms, t->store.index, w->part) ||
         sym_uses(s->syms, t->store.valid, w->part))
         return false;
     for (int i = 0; i < 2; i++)
