@@ -470,7 +470,7 @@ static inline void some_tile(const kernel *k, char *tile, char *loop) {
 }
 
 /* Where a loop follows the tile's definition: that one as blocks of a sum, and a loop around. */
-static inline void some_carried(const kernel *k, const char *tile, char *first, char *blocks) {
+static inline void some_privatized(const kernel *k, const char *tile, char *first, char *blocks) {
     some_loop(k, blocks);
     for (stmt_id c = k->root; (c = ir_next(k, c, k->root));) {
         stmt_id next = ir_s(k, c)->next, p = ir_s(k, c)->parent;
@@ -498,7 +498,7 @@ static inline void some_neighbours(const kernel *k, char *first, char *second) {
 }
 
 /* A loop and one of its body that is not the first thing there; else any. */
-static inline void some_rotated(const kernel *k, char *loop, char *first) {
+static inline void some_shifted(const kernel *k, char *loop, char *first) {
     int n = 0;
     some_loop(k, loop);
     some_loop(k, first);
@@ -603,7 +603,7 @@ static inline void some_line(const subject *s, kernel *k, char line[256]) {
         break;
     case 15: /* mostly a split sum beside its tile, whose loop may go inside */
         some_tile(k, c, a);
-        some_carried(k, c, a, b);
+        some_privatized(k, c, a, b);
         snprintf(line, 256, "block_reduction %s %s %s", c, b, a);
         break;
     case 16:
@@ -667,7 +667,7 @@ static inline void some_line(const subject *s, kernel *k, char line[256]) {
         break;
     case 28:
     case 29:
-        some_rotated(k, a, b);
+        some_shifted(k, a, b);
         snprintf(line, 256, "shift %s %s", a, b);
         break;
     default:

@@ -157,9 +157,9 @@ static int uses_in_launch(const export *e, uint32_t launch_number, uint32_t at) 
     return uses;
 }
 
-/* The set in this launch that makes `to` of `from`, both its alone, and may lay it over that; its
- * function will have one name more for the place. false: there is none. */
-static bool lay_over(export *e, uint32_t launch_number, uint32_t from, uint32_t to) {
+/* Find the set in this launch that makes `to` of `from`, both its alone, and may store it in the
+ * same place, for which its function will have one name more. false: there is none. */
+static bool alias_values(export *e, uint32_t launch_number, uint32_t from, uint32_t to) {
     enum { MOST = 64 };
     inplace_pair over[MOST];
     if (uses_in_launch(e, launch_number, from) != 1 || uses_in_launch(e, launch_number, to) != 1)
@@ -183,7 +183,7 @@ static bool replaces(export *e, uint32_t leaf_slot, uint32_t root_slot) {
     if (!is_used(e, leaf_slot) || e->last[leaf_slot] < e->first[root_slot]) return true;
     if (e->last[leaf_slot] != e->first[root_slot] || x->size != y->size || x->width != y->width)
         return false;
-    return lay_over(e, e->last[leaf_slot], leaf_slot, root_slot);
+    return alias_values(e, e->last[leaf_slot], leaf_slot, root_slot);
 }
 
 static uint32_t first_value(export *e, uint32_t a) {

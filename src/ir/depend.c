@@ -41,20 +41,20 @@ bool ir_refuse(str *why, const char *fmt, ...) {
 
 /* ---- accesses ------------------------------------------------------------------------------- */
 
-typedef struct touches {
+typedef struct access_list {
     kernel *k;
     ir_access *list;
     uint32_t n, cap;
     uint8_t *wanted;
     expr_id exprs;
-} touches;
+} access_list;
 
-static void add_touch(touches *t, ir_access one) {
+static void add_access(access_list *t, ir_access one) {
     t->list = arena_grow(&t->k->arena, t->list, &t->cap, t->n + 1, sizeof *t->list);
     t->list[t->n++] = one;
 }
 
-static void touch_stmt(touches *t, stmt_id s) {
+static void add_accesses(access_list *t, stmt_id s) {
     kernel *k = t->k;
     ir_stmt *st = ir_s(k, s);
     expr_id *slot[4];
@@ -72,18 +72,18 @@ static void touch_stmt(touches *t, stmt_id s) {
         int args = ir_expr_args(x, arg);
         for (int i = 0; i < args; i++) t->wanted[*arg[i]] = 1;
         if (x->kind == EXPR_LOAD)
-            add_touch(t, (ir_access){s, x->load.mem, e, 0, x->load.index, x->load.valid,
-                                     x->load.dyn, x->load.guard});
+            add_access(t, (ir_access){s, x->load.mem, e, 0, x->load.index, x->load.valid,
+                                      x->load.dyn, x->load.guard});
     }
     for (int i = 0; st->kind == STMT_STORE && i < st->n; i++)
-        add_touch(t, (ir_access){s, st->store.mem[i], 0, st->monoid, st->store.index,
-                                 st->store.valid, st->store.dyn, st->store.guard});
+        add_access(t, (ir_access){s, st->store.mem[i], 0, st->monoid, st->store.index,
+                                  st->store.valid, st->store.dyn, st->store.guard});
 }
 
 uint32_t ir_accesses(kernel *k, stmt_id s, ir_access **out) {
-    touches t = {.k = k, .exprs = k->exprs};
+    access_list t = {.k = k, .exprs = k->exprs};
     t.wanted = arena_zeroed(&k->arena, k->exprs);
-    for (stmt_id c = s; c; c = ir_next(k, c, s)) touch_stmt(&t, c);
+    for (stmt_id c = s; c; c = ir_next(k, c, s)) add_accesses(&t, c);
     *out = t.list;
     return t.n;
 }
@@ -362,7 +362,7 @@ static bool none_carried(kernel *k, stmt_id loop, stmt_id top, loop_freedom free
         if (freedom == FREEDOM_AT_ONCE && top == loop && halves_independent(k, loop, t, n))
             return true;
         bool arg = ir_m(k, m)->scope == MEM_ARG;
-        return ir_refuse(why, "different trips of %s may touch the same element of %s%d",
+        return ir_refuse(why, "different trips of %s may access the same element of %s%d",
                          sym_name(k->syms, q.var), arg ? "a" : "t",
                          arg ? ir_m(k, m)->arg : ir_tile_number(k, m));
     }

@@ -298,15 +298,15 @@ static bool conflict(const access *a, const access *b) {
     return !(a->by == NEST && b->by == NEST && same_share(&a->share, &b->share));
 }
 
-/* The subtree's accesses to shared memory; room for one more than its touches. */
+/* The subtree's accesses to shared memory; room for one more than all its accesses. */
 static uint32_t accesses(walk *w, stmt_id s, access **out) {
     kernel *k = w->k;
     *out = w->of[s];
     if (*out) return w->n_of[s];
     ir_access *t;
-    uint32_t touches = ir_accesses(k, s, &t), n = 0;
-    access *list = arena_alloc(&k->arena, (touches + 1) * sizeof *list);
-    for (uint32_t i = 0; i < touches; i++) {
+    uint32_t all = ir_accesses(k, s, &t), n = 0;
+    access *list = arena_alloc(&k->arena, (all + 1) * sizeof *list);
+    for (uint32_t i = 0; i < all; i++) {
         if (!is_shared(w, t[i].mem)) continue;
         access a = {.mem = t[i].mem, .store = !t[i].load, .by = actor_of(w, t[i].at)};
         if (a.by == NEST) a.share = share_of(k, t[i].at, t[i].index, t[i].valid, t[i].dyn != 0);

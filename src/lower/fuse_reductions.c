@@ -12,7 +12,7 @@
  * first: its nest, of the same extents loop by loop, moves up to there. */
 #include "lower/lower.h"
 
-enum { DEEPEST = 16, MOST_JOINED = 4 }; /* loops of a nest; accumulators of one pass */
+enum { DEEPEST = 16, MOST_FUSED = 4 }; /* loops of a nest; accumulators of one pass */
 
 typedef struct nest { /* perfectly nested loops, updates of tiles by monoids in the innermost */
     stmt_id loop[DEEPEST], leaf;
@@ -81,7 +81,7 @@ static bool share_memory(kernel *k, const nest *a, const nest *b) {
     return false;
 }
 
-static bool touched(const nest *n, mem_id m, bool loads_only) {
+static bool is_accessed(const nest *n, mem_id m, bool loads_only) {
     for (uint32_t i = 0; i < n->accesses; i++)
         if (n->access[i].mem == m && (!loads_only || n->access[i].load)) return true;
     return false;
@@ -91,7 +91,7 @@ static bool touched(const nest *n, mem_id m, bool loads_only) {
  * and do not access b's tiles except by their definitions. */
 static bool moves_up(kernel *k, stmt_id a, const nest *b) {
     for (stmt_id s = a; s != b->loop[0]; s = ir_s(k, s)->next) {
-        if (ir_s(k, s)->kind == STMT_DEF && touched(b, ir_s(k, s)->def.mem, true)) return false;
+        if (ir_s(k, s)->kind == STMT_DEF && is_accessed(b, ir_s(k, s)->def.mem, true)) return false;
         ir_access *t;
         uint32_t n = ir_accesses(k, s, &t);
         for (uint32_t i = 0; i < n; i++)
@@ -111,16 +111,16 @@ static bool own_tiles(kernel *k, const nest *b, stmt_id def[], int *defs) {
         while (s != b->loop[0] &&
                (ir_s(k, s)->kind != STMT_DEF || ir_s(k, s)->def.mem != b->access[j].mem))
             s = ir_s(k, s)->next;
-        if (s == b->loop[0] || *defs == 2 * MOST_JOINED || ir_accesses(k, s, &t)) return false;
+        if (s == b->loop[0] || *defs == 2 * MOST_FUSED || ir_accesses(k, s, &t)) return false;
         def[(*defs)++] = s;
     }
     return true;
 }
 
-static bool join(kernel *k, nest *a, const nest *b) {
-    stmt_id def[2 * MOST_JOINED], parent = ir_s(k, a->loop[0])->parent;
+static bool fuse_nests(kernel *k, nest *a, const nest *b) {
+    stmt_id def[2 * MOST_FUSED], parent = ir_s(k, a->loop[0])->parent;
     int defs;
-    if (a->updates + b->updates > MOST_JOINED || !same_trips(k, a, b) || !share_memory(k, a, b) ||
+    if (a->updates + b->updates > MOST_FUSED || !same_trips(k, a, b) || !share_memory(k, a, b) ||
         !moves_up(k, a->loop[0], b) || !own_tiles(k, b, def, &defs))
         return false;
     for (int i = 0; i < defs; i++) {
@@ -140,21 +140,21 @@ static bool join(kernel *k, nest *a, const nest *b) {
     return read_nest(k, a->loop[0], a);
 }
 
-static void join_in(kernel *k, stmt_id block) {
+static void fuse_block(kernel *k, stmt_id block) {
     for (stmt_id s = ir_s(k, block)->first; s; s = ir_s(k, s)->next) {
         if (ir_s(k, s)->kind != STMT_LOOP) continue;
         nest a, b;
         if (!read_nest(k, s, &a)) {
-            join_in(k, s);
+            fuse_block(k, s);
             continue;
         }
         for (stmt_id other = ir_s(k, s)->next, next; other; other = next) {
             next = ir_s(k, other)->next;
-            if (ir_s(k, other)->kind == STMT_LOOP && read_nest(k, other, &b)) join(k, &a, &b);
+            if (ir_s(k, other)->kind == STMT_LOOP && read_nest(k, other, &b)) fuse_nests(k, &a, &b);
         }
     }
 }
 
 void fuse_reductions(kernel *k) {
-    join_in(k, k->root);
+    fuse_block(k, k->root);
 }

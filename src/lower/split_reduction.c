@@ -27,15 +27,15 @@ enum {
 };
 
 /* The limits of a part of a reduction: */
-typedef struct staged_form {
+typedef struct part_limits {
     int64_t size;  /* its elements, about */
     int64_t least; /* iterations at least */
     int64_t most;  /* parts of a reduction */
-} staged_form;
+} part_limits;
 
-static const staged_form plain = {1 << 15, 1, 256}, product = {1 << 20, 1 << 12, 32};
+static const part_limits plain = {1 << 15, 1, 256}, product = {1 << 20, 1 << 12, 32};
 
-typedef struct staging {
+typedef struct splitting {
     kernel *k;
     stmt_id body;       /* where the reduction stands: the root, or the innermost output loop */
     stmt_id loop, leaf; /* the reduction's outermost loop, its innermost: updates only */
@@ -45,10 +45,10 @@ typedef struct staging {
     mem_id part[SPLIT_PARTS]; /* the results of the parts */
     int64_t outputs, size;    /* of the reduction */
     int64_t parts, each;      /* iterations of `cut` in a part */
-    const staged_form *form;
+    const part_limits *limits;
     int64_t items; /* parallel iterations without splitting */
     bool across;   /* contiguous elements belong to different outputs */
-} staging;
+} splitting;
 
 static bool only_loop(const kernel *k, stmt_id block) {
     stmt_id first = ir_s(k, block)->first;
@@ -65,7 +65,7 @@ static bool constant_trips(const kernel *k, stmt_id loop, int64_t *trips, int64_
 }
 
 /* Find the body of the loops over outputs: the innermost that holds more than a loop. */
-static bool find_body(staging *p) {
+static bool find_body(splitting *p) {
     p->body = p->k->root;
     p->outputs = 1;
     while (only_loop(p->k, p->body)) {
@@ -76,7 +76,7 @@ static bool find_body(staging *p) {
 }
 
 /* An update of tiles that are defined in the body. */
-static bool read_update(staging *p, stmt_id loop, stmt_id update) {
+static bool read_update(splitting *p, stmt_id loop, stmt_id update) {
     kernel *k = p->k;
     const ir_stmt *u = ir_s(k, update);
     if (u->kind != STMT_STORE || !monoid_commutes(u->monoid) || u->store.dyn) return false;
@@ -94,7 +94,7 @@ static bool read_update(staging *p, stmt_id loop, stmt_id update) {
 
 /* Perfectly nested loops with updates of tiles of the body inside, and no other tile read: a part's
  * result then depends on the part alone. */
-static bool read_reduction(staging *p, stmt_id loop) {
+static bool read_reduction(splitting *p, stmt_id loop) {
     kernel *k = p->k;
     p->size = 1;
     p->tiles = 0;
@@ -117,7 +117,7 @@ static bool read_reduction(staging *p, stmt_id loop) {
 }
 
 /* Does the reduction load contiguous memory for neighbouring outputs? */
-static bool goes_across(const staging *p, uint32_t n, const ir_access *t) {
+static bool goes_across(const splitting *p, uint32_t n, const ir_access *t) {
     for (uint32_t i = 0; i < n && p->body != p->k->root; i++) {
         sym rest;
         int64_t step;
@@ -130,7 +130,7 @@ static bool goes_across(const staging *p, uint32_t n, const ir_access *t) {
 }
 
 /* The loads, a bit for each, that depend on a loop; all of them where they are too many. */
-static uint64_t moved_by(const staging *p, stmt_id loop, uint32_t n, const ir_access *t) {
+static uint64_t moved_by(const splitting *p, stmt_id loop, uint32_t n, const ir_access *t) {
     uint64_t moved = n > 64 ? UINT64_MAX : 0;
     for (uint32_t i = 0; i < n && i < 64; i++)
         if (t[i].load && sym_uses(p->k->syms, t[i].index, ir_s(p->k, loop)->l.var))
@@ -138,9 +138,11 @@ static uint64_t moved_by(const staging *p, stmt_id loop, uint32_t n, const ir_ac
     return moved;
 }
 
-/* Rows by columns: some loads depend on one output loop, and others on another. Sets the iterations
- * that are tiles of them; loops on which both sides depend are a batch. */
-static bool is_product(staging *p, uint32_t n, const ir_access *t) {
+/* Rows by columns: some loads depend on one output loop, and others on another. It is asked of any
+ * monoid and any terms, distances as well as products, and of several sums at once, which
+ * contraction_of does not know. Sets the iterations that are tiles of both sides; loops on which
+ * both depend are a batch. */
+static bool has_sides(splitting *p, uint32_t n, const ir_access *t) {
     kernel *k = p->k;
     uint64_t side[2] = {0, 0};
     for (stmt_id s = p->body; s != k->root && !side[1]; s = ir_s(k, s)->parent)
@@ -158,11 +160,11 @@ static bool is_product(staging *p, uint32_t n, const ir_access *t) {
     return true;
 }
 
-static void read_form(staging *p) {
+static void choose_limits(splitting *p) {
     ir_access *t;
     uint32_t n = ir_accesses(p->k, p->loop, &t);
-    bool tiles = is_product(p, n, t);
-    p->form = tiles ? &product : &plain;
+    bool tiles = has_sides(p, n, t);
+    p->limits = tiles ? &product : &plain;
     p->across = tiles || goes_across(p, n, t);
     if (!tiles) p->items = p->outputs / (p->across ? ACROSS : 1);
 }
@@ -190,13 +192,13 @@ static int64_t trips_of_part(int64_t trips, int64_t parts) {
 }
 
 /* The outermost loop with enough iterations for the parts, else the longest. */
-static void choose_parts(staging *p) {
+static void choose_parts(splitting *p) {
     kernel *k = p->k;
-    int64_t wanted = p->size * p->outputs / p->form->size, longest = 0;
-    if (wanted > p->size / p->form->least) wanted = p->size / p->form->least;
-    if (wanted > p->form->most) wanted = p->form->most;
+    int64_t wanted = p->size * p->outputs / p->limits->size, longest = 0;
+    if (wanted > p->size / p->limits->least) wanted = p->size / p->limits->least;
+    if (wanted > p->limits->most) wanted = p->limits->most;
     if (wanted < 1) wanted = 1;
-    int64_t enough = p->form == &product && wanted > FEW ? FEW : wanted;
+    int64_t enough = p->limits == &product && wanted > FEW ? FEW : wanted;
     for (stmt_id s = p->loop;; s = ir_s(k, s)->first) {
         int64_t n = ir_most_trips(k, s);
         if (longest < enough && n > longest) longest = n, p->cut = s;
@@ -207,13 +209,13 @@ static void choose_parts(staging *p) {
     p->parts = ceil_div(longest, p->each);
 }
 
-static bool read_kernel(staging *p) {
+static bool read_kernel(splitting *p) {
     kernel *k = p->k;
     if (!find_body(p)) return false;
     for (stmt_id s = ir_s(k, p->body)->first; s; s = ir_s(k, s)->next) {
         if (ir_s(k, s)->kind != STMT_LOOP || !read_reduction(p, s)) continue;
-        read_form(p);
-        if (p->items >= FEW || p->size < 8 * p->form->size / p->outputs) continue;
+        choose_limits(p);
+        if (p->items >= FEW || p->size < 8 * p->limits->size / p->outputs) continue;
         choose_parts(p);
         if (p->parts >= FEW_PARTS && p->each <= INT32_MAX) return true; /* loops split by ints */
     }
@@ -221,7 +223,7 @@ static bool read_kernel(staging *p) {
 }
 
 /* The index of part number `part` of the output of the loops around. */
-static sym part_index(const staging *p, sym part) {
+static sym part_index(const splitting *p, sym part) {
     kernel *k = p->k;
     sym output = SYM_ZERO, step = SYM_ONE;
     for (stmt_id s = p->body; s != k->root; s = ir_s(k, s)->parent) {
@@ -232,7 +234,7 @@ static sym part_index(const staging *p, sym part) {
     return sym_add(k->syms, sym_scale(k->syms, output, p->parts), part);
 }
 
-static void add_memories(staging *p, int access, split_part *out) {
+static void add_memories(splitting *p, int access, split_part *out) {
     for (int i = 0; i < p->tiles; i++) {
         qn_dtype d = (qn_dtype)ir_m(p->k, p->to[i])->dtype;
         out[i] = (split_part){d, p->outputs * p->parts};
@@ -241,7 +243,7 @@ static void add_memories(staging *p, int access, split_part *out) {
 }
 
 /* Component i of an update goes to a tile of the part, which is stored at the part's end. */
-static void keep_part(staging *p, stmt_id update, int i, int number, sym index) {
+static void keep_part(splitting *p, stmt_id update, int i, int number, sym index) {
     kernel *k = p->k;
     qn_dtype d = (qn_dtype)ir_m(k, p->to[number])->dtype;
     mem_id s = ir_tile(k, MEM_LOCAL, d, SYM_ONE);
@@ -252,7 +254,7 @@ static void keep_part(staging *p, stmt_id update, int i, int number, sym index) 
     ir_store(k, p->loop, MONOID_SET, (ir_place){p->part[number], index, SYM_TRUE}, value);
 }
 
-static bool first_stage(staging *p) {
+static bool reduce_parts(splitting *p) {
     kernel *k = p->k;
     for (; p->cut != p->loop; p->cut = ir_s(k, p->cut)->parent) /* the split loop moves outward */
         if (!ir_swap(k, ir_s(k, p->cut)->parent, p->cut, NULL)) return false;
@@ -270,7 +272,7 @@ static bool first_stage(staging *p) {
 }
 
 /* Replace each reduction by a loop over its parts. */
-static void second_stage(staging *p) {
+static void merge_parts(splitting *p) {
     kernel *k = p->k;
     int number = 0;
     stmt_id r = ir_loop(k, p->body, LOOP_SERIAL, "part", sym_const(k->syms, p->parts));
@@ -291,15 +293,15 @@ static void second_stage(staging *p) {
 }
 
 int split_reduction(kernel *k, kernel **first, split_part part[SPLIT_PARTS]) {
-    staging p = {.k = k};
+    splitting p = {.k = k};
     *first = NULL;
     if (!read_kernel(&p)) return 0;
-    staging q = p; /* the clone's statements have the same ids */
+    splitting q = p; /* the clone's statements have the same ids */
     q.k = *first = ir_clone(k);
     add_memories(&p, ACCESS_READ, part);
-    second_stage(&p);
+    merge_parts(&p);
     add_memories(&q, ACCESS_WRITE, part);
-    if (!first_stage(&q))
+    if (!reduce_parts(&q))
         raise_error(k->ctx, QN_EINTERNAL, "kernel %s: its reduction is in no parts", k->name);
     return p.tiles;
 }

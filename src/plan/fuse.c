@@ -346,8 +346,8 @@ void fuse_buffer(fuse *fu, node_id n, uint32_t number, uint64_t around, uint32_t
     fuse_add_chain(fu, k, around);
     fuse_open_axes(fu, k, node_at(fu->g, n)->shape, axes, around, &u);
     k->flat = false;
-    k->buffered =
-        arena_grow(fu->a, k->buffered, &k->held_cap, k->buffered_count + 1, sizeof *k->buffered);
+    k->buffered = arena_grow(fu->a, k->buffered, &k->buffered_cap, k->buffered_count + 1,
+                             sizeof *k->buffered);
     k->buffered[k->buffered_count++] = (fuse_axes){n, axes};
     fuse_enter(fu, n, &u);
 }

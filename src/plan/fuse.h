@@ -50,7 +50,7 @@ typedef struct group { /* a kernel under construction */
     node_id *out, *in;
     uint32_t outs, out_cap, ins, in_cap;
     fuse_axes *buffered, *sibling;
-    uint32_t buffered_count, held_cap, siblings, guest_cap;
+    uint32_t buffered_count, buffered_cap, siblings, sibling_cap;
     fuse_share *share; /* see share.c */
     uint32_t shares, share_cap;
     uint64_t rows;   /* root loops over the rows of a block, 0: see attention.c */

@@ -37,7 +37,7 @@ void fuse_absorb(fuse *fu, uint32_t to, uint32_t from) {
         fuse_add_node(fu, &a->out, &a->outs, &a->out_cap, b->out[i]);
     for (uint32_t i = 0; i < b->ins; i++) fuse_add_node(fu, &a->in, &a->ins, &a->in_cap, b->in[i]);
     for (uint32_t i = 0; i < b->buffered_count; i++) { /* of one both hold, the first row counts */
-        a->buffered = arena_grow(fu->a, a->buffered, &a->held_cap, a->buffered_count + 1,
+        a->buffered = arena_grow(fu->a, a->buffered, &a->buffered_cap, a->buffered_count + 1,
                                  sizeof *a->buffered);
         a->buffered[a->buffered_count++] = b->buffered[i];
     }
@@ -53,7 +53,8 @@ void fuse_absorb(fuse *fu, uint32_t to, uint32_t from) {
  * there. */
 static void merge_into(fuse *fu, uint32_t to, uint32_t from, uint64_t common, uint64_t theirs) {
     group *a = fu->group_[to], *b = fu->group_[from];
-    a->sibling = arena_grow(fu->a, a->sibling, &a->guest_cap, a->siblings + 1, sizeof *a->sibling);
+    a->sibling =
+        arena_grow(fu->a, a->sibling, &a->sibling_cap, a->siblings + 1, sizeof *a->sibling);
     a->sibling[a->siblings++] = (fuse_axes){b->root, fuse_root_axes(fu, b, theirs)};
     a->common = common;
     fuse_add_chain(fu, a, common); /* the sibling needs them outermost */

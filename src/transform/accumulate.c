@@ -228,7 +228,7 @@ bool transform_accumulate(kernel *k, mem_id tile, stmt_id loop, str *why) {
 /* ---- rfactor --------------------------------------------------------------------------------- */
 
 typedef struct stepping {
-    stmt_id update, around; /* the only statement that touches the tile; the loop beside its DEF */
+    stmt_id update, around; /* the only statement that accesses the tile; the loop beside its DEF */
     mem_id from[IR_STATES], to[IR_STATES];
     int n;
 } stepping;

@@ -48,7 +48,7 @@ static void take_last_out(kernel *k, stmt_id fused, stmt_id b) {
         }
 }
 
-static bool touched(const ir_access *t, uint32_t n, mem_id m) {
+static bool is_accessed(const ir_access *t, uint32_t n, mem_id m) {
     for (uint32_t i = 0; i < n; i++)
         if (t[i].mem == m) return true;
     return false;
@@ -135,7 +135,7 @@ bool transform_fuse_but(kernel *k, stmt_id first, stmt_id second, mem_id but, st
     b.n = ir_accesses(k, second, &b.access);
     bool *alone = arena_zeroed(&k->arena, k->mems * sizeof *alone);
     for (mem_id i = 1; i < k->mems; i++)
-        alone[i] = i == but || !touched(a.access, a.n, i) || !touched(b.access, b.n, i);
+        alone[i] = i == but || !is_accessed(a.access, a.n, i) || !is_accessed(b.access, b.n, i);
     ir_saved unfused = ir_save(k);
     if (!make_adjacent(k, &a, &b, why)) {
         ir_restore(k, &unfused);
@@ -196,7 +196,7 @@ static bool own_elements(kernel *k, mem_id tile, stmt_id loop, sym *each, sym *b
         sym c, small, fact[IR_FACTS];
         if (t[i].mem != tile) continue;
         if (!ir_inside(k, t[i].at, loop))
-            return ir_refuse(why, "something outside of the loop touches the tile");
+            return ir_refuse(why, "something outside of the loop accesses the tile");
         if (t[i].dyn || !ir_linear(k, t[i].index, ir_s(k, loop)->l.var, &c, &small) ||
             sym_lo(s, c) < 1 || (*each != SYM_ZERO && c != *each))
             return ir_refuse(why, "the tile's index does not step with the loop");
@@ -208,15 +208,15 @@ static bool own_elements(kernel *k, mem_id tile, stmt_id loop, sym *each, sym *b
         int facts = ir_facts(k, t[i].valid, fact);
         if (!ir_prove(k, t[i].at, small, facts, fact) ||
             !ir_prove(k, t[i].at, sym_sub(s, sym_sub(s, c, SYM_ONE), small), facts, fact))
-            return ir_refuse(why, "a trip of the loop may touch elements of another");
+            return ir_refuse(why, "a trip of the loop may access elements of another");
     }
-    return *each != SYM_ZERO || ir_refuse(why, "the loop does not touch the tile");
+    return *each != SYM_ZERO || ir_refuse(why, "the loop does not access the tile");
 }
 
 bool transform_fold_storage(kernel *k, mem_id tile, stmt_id loop, str *why) {
     sym each, base = SYM_ZERO;
     stmt_id def = 0;
-    if (ir_m(k, tile)->scope == MEM_ARG) return ir_refuse(why, "only a tile is confined");
+    if (ir_m(k, tile)->scope == MEM_ARG) return ir_refuse(why, "only a tile is folded");
     for (stmt_id s = k->root; (s = ir_next(k, s, k->root)) && !def;)
         if (ir_s(k, s)->kind == STMT_DEF && ir_s(k, s)->def.mem == tile) def = s;
     if (!def || ir_s(k, def)->parent != ir_s(k, loop)->parent)

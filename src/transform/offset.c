@@ -38,7 +38,7 @@ static expr_id narrow_of(const kernel *k, expr_id factor) {
     return e->kind == EXPR_OP && e->op == OP_CAST && e->dtype == QN_I32 ? e->arg[0] : 0;
 }
 
-/* Find the only statements that touch t and u: t's update and u's copy. */
+/* Find the only statements that access t and u: t's update and u's copy. */
 static bool find_statements(offsetting *p, str *why) {
     kernel *k = p->k;
     ir_access *t;

@@ -475,7 +475,7 @@ static bool classify(online *p, mem_id m) {
         bool in = ir_inside(k, t[i].at, p->second), last = in && in_last(p, t[i].at);
         if (last && !t[i].load) return ir_refuse(p->why, "the last iteration stores to a sum");
         if (ir_inside(k, t[i].at, p->first))
-            return ir_refuse(p->why, "the first loop touches a sum of weights");
+            return ir_refuse(p->why, "the first loop accesses a sum of weights");
         outside += !in;
         loads += in && !last && t[i].load;
         sets += in && !t[i].load && t[i].monoid == MONOID_SET;

@@ -43,7 +43,7 @@ static bool place_allowed(const sharing *f, str *why) {
         return ir_refuse(why, "a loop around the second is not around the first");
     for (stmt_id l = f->at; l != outside; l = ir_s(k, l)->parent)
         if (ir_s(k, l)->loop == LOOP_VEC || ir_s(k, l)->loop == LOOP_THREAD)
-            return ir_refuse(why, "lanes and members ask for nothing on their own");
+            return ir_refuse(why, "lanes and members prefetch nothing on their own");
     return true;
 }
 
@@ -120,10 +120,10 @@ bool transform_prefetch_nest(kernel *k, mem_id mem, stmt_id at, stmt_id nest, st
         if (t[i].dyn) return ir_refuse(why, "the place is read from memory");
         int64_t more = prefetches_of(&f, &t[i]);
         if (more > MOST_FETCHES || (total += more) > MOST_FETCHES)
-            return ir_refuse(why, "too much to ask for");
+            return ir_refuse(why, "too much to prefetch");
         t[loads++] = t[i];
     }
-    if (!loads) return ir_refuse(why, "the second loop does not touch that");
+    if (!loads) return ir_refuse(why, "the second loop does not access that");
     while (loads-- > 0) prefetch_load(&f, &t[loads]);
     return true;
 }

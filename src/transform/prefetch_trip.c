@@ -66,7 +66,7 @@ bool transform_prefetch_trip(kernel *k, mem_id mem, stmt_id loop, int64_t trips,
     prefetching f = {.k = k, .mem = mem, .loop = loop};
     ir_stmt l = *ir_s(k, loop);
     if (l.loop == LOOP_VEC || l.loop == LOOP_WORD || l.loop == LOOP_THREAD)
-        return ir_refuse(why, "lanes and members ask for nothing on their own");
+        return ir_refuse(why, "lanes and members prefetch nothing on their own");
     if (ir_m(k, mem)->scope == MEM_REG) return ir_refuse(why, "registers have no address");
     ir_access *t;
     uint32_t n = ir_accesses(k, loop, &t);

@@ -18,7 +18,7 @@ static stmt_id only_update(kernel *k, stmt_id loop, str *why) {
     stmt_id s = loop;
     for (; ir_s(k, s)->kind == STMT_LOOP; s = ir_s(k, s)->first) {
         const ir_stmt *l = ir_s(k, s);
-        if (l->loop != LOOP_SERIAL) return ir_refuse(why, "only serial loops are collected");
+        if (l->loop != LOOP_SERIAL) return ir_refuse(why, "only serial loops are privatized");
         if (!l->first || l->first != l->last)
             return ir_refuse(why, "the loop does more than one thing");
     }

@@ -111,7 +111,7 @@ static void single(const shifting *r, int from, int to, sym trip, stmt_id before
 static bool allowed(kernel *k, stmt_id loop, stmt_id first, str *why) {
     const ir_stmt *l = ir_s(k, loop);
     if (l->loop != LOOP_SERIAL || loop == k->root)
-        return ir_refuse(why, "only a serial loop can be rotated");
+        return ir_refuse(why, "only a serial loop can be shifted");
     if (ir_s(k, first)->parent != loop)
         return ir_refuse(why, "the second loop is not directly in the first");
     stmt_id s = l->first;

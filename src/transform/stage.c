@@ -109,8 +109,8 @@ static bool loops_allowed(kernel *k, stmt_id at, int n, const stmt_id *loops, st
 static bool find_load(staging *p, stmt_id at, int n, const stmt_id *loops, str *why) {
     kernel *k = p->k;
     ir_access *t;
-    uint32_t touches = ir_accesses(k, at, &t);
-    for (uint32_t i = 0; i < touches; i++) {
+    uint32_t accesses = ir_accesses(k, at, &t);
+    for (uint32_t i = 0; i < accesses; i++) {
         if (t[i].mem != p->from) continue;
         if (!t[i].load) return ir_refuse(why, "the loop stores to that memory");
         if (!is_replaced(k, &t[i], at, n, loops)) continue;

@@ -14,18 +14,18 @@
  * to, and different iterations of one of the loops store to different elements. */
 #include "transform/transform.h"
 
-typedef struct turning {
+typedef struct transposing {
     stmt_id outer, inner, store;
     sym rows, columns; /* upper bounds of the extents */
-} turning;
+} transposing;
 
-static bool allowed(kernel *k, turning *p, str *why) {
+static bool allowed(kernel *k, transposing *p, str *why) {
     const ir_stmt o = *ir_s(k, p->outer), i = *ir_s(k, p->inner);
     p->store = i.first;
     if (o.first != p->inner || o.last != p->inner)
         return ir_refuse(why, "the inner loop is not all that the outer one does");
     if (o.loop != LOOP_SERIAL || i.loop != LOOP_SERIAL)
-        return ir_refuse(why, "only serial loops can be turned");
+        return ir_refuse(why, "only serial loops can be transposed");
     if (sym_uses(k->syms, i.l.extent, o.l.var))
         return ir_refuse(why, "the inner extent depends on the outer loop");
     if (!p->store || p->store != i.last || ir_s(k, p->store)->kind != STMT_STORE)
@@ -44,7 +44,7 @@ static bool allowed(kernel *k, turning *p, str *why) {
 
 bool transform_transpose(kernel *k, stmt_id outer, stmt_id inner, str *why) {
     sym_store *y = k->syms;
-    turning p = {.outer = outer, .inner = inner};
+    transposing p = {.outer = outer, .inner = inner};
     if (!allowed(k, &p, why)) return false;
     const ir_stmt o = *ir_s(k, outer), i = *ir_s(k, inner), s = *ir_s(k, p.store);
     int dtype = ir_m(k, s.store.mem[0])->dtype;

@@ -112,7 +112,7 @@ bool transform_trim(kernel *k, stmt_id loop, str *why) {
     sym_store *s = k->syms;
     ir_stmt l = *ir_s(k, loop);
     if (l.kind != STMT_LOOP || l.loop != LOOP_SERIAL)
-        return ir_refuse(why, "only a serial loop can be clipped");
+        return ir_refuse(why, "only a serial loop can be trimmed");
     for (stmt_id p = l.parent; p; p = ir_s(k, p)->parent)
         if (ir_s(k, p)->loop == LOOP_VEC)
             return ir_refuse(why, "lanes of a vector loop would differ in trips");

@@ -493,7 +493,7 @@ static void keep_meanwhile(tuner *t) {
 
 /* ---- from beginning to end ------------------------------------------------------------------- */
 
-/* What the model does must not depend on the number of threads if sums are to be grouped freely. */
+/* Where sums are to be grouped freely the schedules must not depend on the number of threads. */
 static bool for_any_threads(tuner *t, const kernel *k) {
     static const int threads[] = {1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128};
     str other;

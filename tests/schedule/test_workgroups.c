@@ -62,8 +62,8 @@ static void independent_iterations_may_be_shared_by_members(void) {
 }
 
 static void dependent_iterations_may_not(void) {
-    REFUSES(row_sums, "", "thread k", "may touch the same element of t0");
-    REFUSES(small_product, "", "thread k", "may touch the same element");
+    REFUSES(row_sums, "", "thread k", "may access the same element of t0");
+    REFUSES(small_product, "", "thread k", "may access the same element");
 }
 
 static void thread_loops_of_a_nest_stand_directly_in_each_other(void) {

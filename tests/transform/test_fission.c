@@ -99,7 +99,7 @@ static void fission_is_refused_for_carried_dependences(void) {
             "    a0[i] = t0[i]\n"
             "  }\n"
             "}\n",
-            "", "fission i", "may touch the same element");
+            "", "fission i", "may access the same element");
 }
 
 /* ---- fuse and fold_storage ------------------------------------------------------------------- */
@@ -166,7 +166,7 @@ static void fuse_makes_one_loop_of_two(void) {
 }
 
 static void fuse_is_refused_where_a_later_trip_is_needed(void) {
-    REFUSES(two_things, "", "fuse j l", "may touch the same element"); /* backwards */
+    REFUSES(two_things, "", "fuse j l", "may access the same element"); /* backwards */
     REFUSES(softly, "", "fuse j i", "not behind");
     REFUSES(softly, "", "fuse i e", "numbers of trips");
     REFUSES(softly, "unroll j", "fuse i j", "serial");
@@ -184,7 +184,7 @@ static void fuse_is_refused_where_a_later_trip_is_needed(void) {
             "    a0[j] = mul(a1[j], t0[0])\n"
             "  }\n"
             "}\n",
-            "", "fuse i j", "may touch the same element");
+            "", "fuse i j", "may access the same element");
 }
 
 #define SLICES "fuse i j\nsplit r 4 -> c k\nblock_reduction t2 c e\nsplit i 4 -> d l\nfuse d c"

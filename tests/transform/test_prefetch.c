@@ -57,7 +57,7 @@ static void prefetch_nest_is_refused_for_unknown_addresses(void) {
     const char *text = product_with_epilogue(4, 40, 6);
     REFUSES(text, "", "prefetch_nest a3 k j", "in the other");
     REFUSES(text, "", "prefetch_nest t0 k j", "only for an argument");
-    REFUSES(text, "accumulate t0 j", "prefetch_nest a1 k j_1", "does not touch that");
+    REFUSES(text, "accumulate t0 j", "prefetch_nest a1 k j_1", "does not access that");
     REFUSES(text, "accumulate t0 j\nvec j", "prefetch_nest a3 j j_1", "lanes and members");
     REFUSES(row_sum, "", "prefetch_nest a0 k i", "in the other");
 }
