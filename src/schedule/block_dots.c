@@ -59,8 +59,8 @@ ir_grouping schedule_block_dots_grouping(scheduler *m, stmt_id loop) {
 /* Give the products' tile an element for each of the loop's trips; the loop of those that are
  * scaled then. */
 static loop_h spread(scheduler *m, mem_id part, loop_h l) {
-    if (!step_accumulate(m, part, l)) return NO_LOOP;
-    return m->mades ? m->made[m->mades - 1] : NO_LOOP;
+    made_loops others = step_accumulate(m, part, l);
+    return others.n ? others.loop[others.n - 1] : NO_LOOP;
 }
 
 bool schedule_block_dots(scheduler *m, const loop_chain *c) {
@@ -78,7 +78,7 @@ bool schedule_block_dots(scheduler *m, const loop_chain *c) {
     step_want(m, vector.outer, WANT_UNROLL);
     step_want(m, vector.inner, WANT_VEC);
     loop_h lanes = spread(m, d.part, vector.inner), chains = spread(m, d.part, vector.outer);
-    mem_id wide = step_rfactor(m, d.sum, lanes);
+    mem_id wide = step_rfactor(m, d.sum, lanes).tile;
     if (wide && g.chains > 1) step_rfactor(m, wide, chains);
     if (trips_of(m, d.words.loop[d.words.n - 1]) > PARTS) {
         loop2 word = step_split(m, d.words.loop[d.words.n - 1], PARTS, "word", "part");

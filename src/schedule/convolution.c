@@ -499,8 +499,9 @@ static bool build_tile(conv *c) {
     if (c->lanes < c->rows && !step_swap(maybe(m), column.inner, row.inner)) return false;
     loop2 vectors = schedule_vectors(m, column.inner);
     c->u = vectors.outer, c->v = vectors.inner;
-    return step_accumulate(maybe(m), c->tile, c->v) && step_accumulate(maybe(m), c->tile, c->u) &&
-           step_accumulate(maybe(m), c->tile, c->row);
+    return step_accumulate(maybe(m), c->tile, c->v).done &&
+           step_accumulate(maybe(m), c->tile, c->u).done &&
+           step_accumulate(maybe(m), c->tile, c->row).done;
 }
 
 /* List a loop's parts that are inside `at`, as one axis; it goes on with the last one's if
@@ -538,8 +539,7 @@ static void stage_image(conv *c, loop_h where) {
             begun = list_loop(c, k, at, &axes, begun);
         }
     }
-    if (!step_stage(maybe(m), c->mem[c->a], where, &axes, -1)) return;
-    loop_chain copy = schedule_staged(m);
+    loop_chain copy = step_stage(maybe(m), c->mem[c->a], where, &axes, -1).copy;
     if (!copy.n) return;
     loop2 t = step_split(m, copy.loop[copy.n - 1], m->lanes, "x", "v");
     step_want(m, t.inner, WANT_VEC);
@@ -559,16 +559,16 @@ static bool copies_along(scheduler *m, stmt_id body, loop_h l) {
 
 /* Lanes that are contiguous along the sum, as a weight's channels are, are read by whole vectors
  * and transposed in registers. */
-static void turn_panel(conv *c) {
+static void turn_panel(conv *c, const loop_chain *copy) {
     scheduler *m = c->m;
     int lanes = c->nv > 1 ? 2 : 1;
-    loop_chain all = schedule_staged(m), sum = all;
-    if (all.n <= lanes) return;
+    loop_chain sum = *copy;
+    if (copy->n <= lanes) return;
     sum.n -= lanes;
     schedule_merge_in_step(m, &sum);
-    for (int i = 0; i < lanes; i++) sum.loop[sum.n + i] = all.loop[all.n - lanes + i];
+    for (int i = 0; i < lanes; i++) sum.loop[sum.n + i] = copy->loop[copy->n - lanes + i];
     sum.n += lanes;
-    sum.body = all.body;
+    sum.body = copy->body;
     loop_h along = sum.loop[sum.n - lanes - 1];
     if (trips_of(m, along) >= m->lanes && copies_along(m, sum.body, along))
         schedule_copy_across(m, &sum, sum.n - lanes - 1);
@@ -587,7 +587,8 @@ static void pack_lanes(conv *c, loop_h where, loop_h panels) {
         if (i != c->lanes && c->loop[i].in[c->b]) list_loop(c, i, at, &axes, false);
     if (c->nv > 1) stage_axis(&axes, c->u, false);
     stage_axis(&axes, c->v, false);
-    if (step_stage(m, c->mem[c->b], where, &axes, -1)) turn_panel(c);
+    made_stage panel = step_stage(m, c->mem[c->b], where, &axes, -1);
+    if (panel.tile) turn_panel(c, &panel.copy);
 }
 
 /* Split the outermost loop into parts, for each of which the weights are packed once: as many as
@@ -700,7 +701,7 @@ bool schedule_convolution(scheduler *m, stmt_id loop) {
     if (staged) at = choose_image(c, at, deep ? first : 0);
     loop_h several = NO_LOOP;
     if (panels && pack && staged) several = block_panels(c, at, choose_panels(c, at, deep));
-    deep = deep && schedule_block_sums(m, c->tile, sum, c->loop[first].h, NULL);
+    deep = deep && schedule_block_sums(m, c->tile, sum, c->loop[first].h).tile;
     loop_h parts = NO_LOOP;
     if (pack && !deep && !panels && !outer && c->rows) parts = split_parts(c);
     if (pack)

@@ -80,8 +80,8 @@ static bool split_row(pipeline *p) {
         step_want(m, vectors.outer, WANT_UNROLL);
         step_want(m, vectors.inner, WANT_VEC);
         for (int t = 0; t < tiles; t++) {
-            mem_id wide = step_rfactor(maybe(m), tile[t], vectors.inner);
-            if (!step_rfactor(maybe(m), wide, vectors.outer)) return false;
+            mem_id wide = step_rfactor(maybe(m), tile[t], vectors.inner).tile;
+            if (!step_rfactor(maybe(m), wide, vectors.outer).tile) return false;
         }
         p->loop[i] = steps.outer;
     }
@@ -117,7 +117,7 @@ static bool copy_tiles(pipeline *p, int i) {
         if (!t[j].load || !early[t[j].mem]) continue;
         early[t[j].mem] = false;
         if (!sym_is_const(k->syms, ir_m(k, t[j].mem)->size, &size) || size > FEW) return false;
-        if (!step_spill(maybe(m), t[j].mem, p->loop[i]).id) return false;
+        if (!step_spill(maybe(m), t[j].mem, p->loop[i]).tile) return false;
     }
     return true;
 }

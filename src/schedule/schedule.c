@@ -40,12 +40,13 @@ loop_chain loop_chain_of(const scheduler *m, stmt_id loop) {
     return c;
 }
 
-loop_chain schedule_staged(const scheduler *m) {
-    return m->mades ? loop_chain_of(m, stmt_of(m, m->made[0])) : (loop_chain){.n = 0};
+loop_chain loop_chain_from(const scheduler *m, loop_h l) {
+    return l.id ? loop_chain_of(m, stmt_of(m, l)) : (loop_chain){.n = 0};
 }
 
 bool schedule_transpose_copy(scheduler *m, loop_h outer, loop_h inner) {
-    loop2 out = step_transpose(maybe(m), outer, inner); /* a column outside, a row inside */
+    made_transpose out =
+        step_transpose(maybe(m), outer, inner); /* a column outside, a row inside */
     if (!out.inner.id) return false;
     if (trips_of(m, out.inner) > m->lanes) { /* of several vectors, one behind the other */
         loop2 part = step_split(maybe(m), out.inner, m->lanes, "n", "e");
@@ -225,11 +226,10 @@ static loop_h vector_loop(scheduler *m, loop_h l) {
         return NO_LOOP;
     loop2 t = step_split(m, l, chains * m->lanes, "o", "w");
     if (chains == 1) step_want(m, t.inner, WANT_VEC);
-    step_peel(maybe(m), t.outer);
-    loop_h left = m->mades > 1 ? m->made[1] : NO_LOOP; /* the copy of t.inner */
+    loop_chain rest = loop_chain_from(m, step_peel(maybe(m), t.outer));
     if (chains == 1) return t.outer;
     schedule_vectors(m, t.inner);
-    split_lanes(m, left, m->lanes, 1);
+    split_lanes(m, loop_chain_at(&rest, 1), m->lanes, 1); /* the copy of t.inner */
     return t.outer;
 }
 
@@ -410,11 +410,11 @@ bool schedule_streams(scheduler *m, stmt_id loop, int64_t trips, int64_t bytes) 
 
 /* Give the tile an accumulator for each of the parts. */
 static void factor_parts(scheduler *m, mem_id tile) {
-    step_rfactor(maybe(m), tile, m->parts);
-    if (m->mades < 2) return;
-    loop_h part = m->made[0], each = m->made[1]; /* of adding them up: over parts, over elements */
-    if (trips_of(m, each) > m->lanes) schedule_vectors(m, each);
-    step_want(m, part, WANT_UNROLL); /* or the parts' accumulators would have to be in memory */
+    made_rfactor sums = step_rfactor(maybe(m), tile, m->parts);
+    if (!sums.element.id) return;
+    if (trips_of(m, sums.element) > m->lanes) schedule_vectors(m, sums.element);
+    step_want(m, sums.part,
+              WANT_UNROLL); /* or the parts' accumulators would have to be in memory */
 }
 
 /* Give each tile that the loop reduces into, in each of `rows` rows, the accumulators that its
@@ -442,9 +442,9 @@ static void reduction_loop(scheduler *m, loop_h l, int rows, int tiles, const me
     loop2 vector = split_lanes(m, t.inner, g.lanes, chains);
     m->parts = page.outer;
     for (int i = 0; i < tiles; i++) {
-        mem_id wide = step_rfactor(maybe(m), tile[i], vector.inner);
+        mem_id wide = step_rfactor(maybe(m), tile[i], vector.inner).tile;
         if (!wide) return;
-        mem_id all = chains > 1 ? step_rfactor(maybe(m), wide, vector.outer) : wide;
+        mem_id all = chains > 1 ? step_rfactor(maybe(m), wide, vector.outer).tile : wide;
         m->summed = all ? all : wide;
         if (m->parts.id && rows == 1) factor_parts(m, m->summed);
     }
@@ -647,7 +647,7 @@ static bool columns(scheduler *m, loop_chain *c, int i) {
     if (slices.id || in_rows) {
         loop2 part = cut_parts(m, t.outer, slices.id ? 4 * step * tiles : 8 * step);
         if (slices.id)
-            schedule_block_sums(m, tile, slices, part.inner, NULL);
+            schedule_block_sums(m, tile, slices, part.inner);
         else
             step_accumulate(maybe(m), tile, part.inner);
         if (part.outer.id) c->loop[c->n - 1] = part.outer;

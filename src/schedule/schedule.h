@@ -13,14 +13,55 @@ enum {
 
 /* A handle names a loop by its id. What a step makes has ids of its own, and what it consumes is
  * gone for good: so a handle that is out of date is found out, and which step consumed it is
- * known. */
+ * known. A tile's handle is its mem_id as it is: no transform removes a memory or gives its id to
+ * another, whatever becomes of its elements, so no step consumes one. Only steps_back takes tiles
+ * away, and a step on one of those is refused. */
 typedef struct loop_h {
     uint32_t id; /* 0: none */
 } loop_h;
+#define NO_LOOP ((loop_h){0})
+
+typedef struct loop_chain { /* perfectly nested loops, outermost first */
+    int n;
+    loop_h loop[LOOP_CHAIN];
+    stmt_id body; /* the innermost */
+} loop_chain;
+/* Loop number `i`, the null handle beyond the last. */
+static inline loop_h loop_chain_at(const loop_chain *c, int i) {
+    return i < c->n ? c->loop[i] : NO_LOOP;
+}
+
+/* What steps make, by the roles of their rows in transforms.h. Of a step that was refused all is
+ * null. */
 typedef struct loop2 {
     loop_h outer, inner;
 } loop2;
-#define NO_LOOP ((loop_h){0})
+typedef struct made_loops {
+    bool done; /* the step was taken, though it may have made none */
+    uint32_t n;
+    const loop_h *loop; /* in the order of the tree */
+} made_loops;
+typedef struct made_stage {
+    mem_id tile;
+    loop_chain copy; /* a loop an axis of the tile */
+} made_stage;
+typedef struct made_rfactor {
+    mem_id tile;          /* the wider one */
+    loop_h part, element; /* of combining its elements: over r; over the first tile's, if several */
+} made_rfactor;
+typedef struct made_blocks {
+    mem_id tile;        /* of partial sums */
+    loop_h load, store; /* that move them, where a block has several of them */
+    loop_h last;        /* around what follows the sum, in the last block; null: nothing does */
+} made_blocks;
+typedef struct made_spill {
+    mem_id tile;
+    loop_h copy;
+} made_spill;
+typedef struct made_transpose {
+    mem_id tile;
+    loop_h outer, inner; /* of the copy out of it */
+} made_transpose;
 
 /* One step: a row of transforms.h and its decision. Arguments and tiles are memories' ids. */
 enum { STEP_LOOPS = 16 };
@@ -86,8 +127,6 @@ typedef struct scheduler {
     uint32_t loops, loop_cap;
     step_ref *mem; /* by memory: where it comes from */
     uint32_t mems, mem_cap;
-    loop_h *made; /* loops that the last step made, in the order of the tree */
-    uint32_t mades, made_cap;
     bool done;        /* all nests of the kernel have been scheduled */
     bool maybe;       /* the next step may be refused: that is no fault of the schedule */
     uint32_t refused; /* steps that were, though nothing was said of that */
@@ -98,12 +137,6 @@ typedef struct scheduler {
     bool search;               /* questions that the price cannot answer are put, too */
     uint8_t past;              /* 1 + the answer about non-temporal stores; 0: not asked yet */
 } scheduler;
-
-typedef struct loop_chain { /* perfectly nested loops, outermost first */
-    int n;
-    loop_h loop[LOOP_CHAIN];
-    stmt_id body; /* the innermost */
-} loop_chain;
 
 static inline ir_stmt *schedule_at(const scheduler *m, stmt_id s) {
     return ir_s(m->k, s);
@@ -133,15 +166,15 @@ static inline bool same_loop(loop_h a, loop_h b) {
 /* ---- steps.c: the verbs that schedules are made of ------------------------------------------- */
 
 /* Each applies a row of transforms.h, where it is legal, and records it; transforms.h says what it
- * does. What it returns is the loops it made, or whether it was applied. The null handle in gives
- * the null handle out, and nothing happens. A refusal is counted and, under QN_DEBUG=s, logged with
+ * does. What it returns is what it made, or whether it was applied. The null handle in gives the
+ * null handle out, and nothing happens. A refusal is counted and, under QN_DEBUG=s, logged with
  * its reason; one of step_x(maybe(m), ..), which tells the scheduler something, only logged. */
 scheduler *maybe(scheduler *m);
 loop2 step_split(scheduler *m, loop_h l, int64_t factor, const char *outer, const char *inner);
 loop_h step_merge(scheduler *m, loop_h outer, loop_h inner, const char *name);
 bool step_swap(scheduler *m, loop_h outer, loop_h inner);
 bool step_pad(scheduler *m, loop_h l, int64_t multiple);
-/* The copy for the other iterations. */
+/* The copy for the other iterations, with copies of the loops inside. */
 loop_h step_peel(scheduler *m, loop_h l);
 bool step_trim(scheduler *m, loop_h l);
 bool step_bind(scheduler *m, loop_h l, loop_kind kind);
@@ -150,26 +183,23 @@ bool step_prefetch_distance(scheduler *m, mem_id mem, int64_t bytes);
 bool step_prefetch_next(scheduler *m, loop_h copy, loop_h use);
 bool step_prefetch_nest(scheduler *m, mem_id mem, loop_h at, loop_h nest);
 bool step_prefetch_trip(scheduler *m, mem_id mem, loop_h l, int64_t trips);
-/* `l` is then the first of the loops that it is spread over; m->made has the others. */
-bool step_accumulate(scheduler *m, mem_id tile, loop_h l);
-/* The wider tile, 0: refused; m->made has the loop that combines its elements and, where the tile
- * has several, the one over them. */
-mem_id step_rfactor(scheduler *m, mem_id tile, loop_h l);
-bool step_tree_reduce(scheduler *m, loop_h l);
-bool step_offset(scheduler *m, mem_id tile, mem_id packed, loop_h at);
-/* m->made has the loops that load, and that store, partial sums, and the one around the rest. */
-bool step_block_reduction(scheduler *m, mem_id tile, loop_h blocks, loop_h first);
-bool step_privatize(scheduler *m, loop_h l);
-/* The loop that copies. */
-loop_h step_spill(scheduler *m, mem_id tile, loop_h l);
-bool step_hoist(scheduler *m, loop_h l);
-/* The loops of the copy out of the registers; those of the copy into them stay. */
-loop2 step_transpose(scheduler *m, loop_h outer, loop_h inner);
-bool step_fission(scheduler *m, loop_h l);
+/* `l` is then the first of the loops that it is spread over: the others. */
+made_loops step_accumulate(scheduler *m, mem_id tile, loop_h l);
+made_rfactor step_rfactor(scheduler *m, mem_id tile, loop_h l);
+made_loops step_tree_reduce(scheduler *m, loop_h l); /* a loop a halving */
+/* The tile of what is subtracted. */
+mem_id step_offset(scheduler *m, mem_id tile, mem_id packed, loop_h at);
+made_blocks step_block_reduction(scheduler *m, mem_id tile, loop_h blocks, loop_h first);
+mem_id step_privatize(scheduler *m, loop_h l);
+made_spill step_spill(scheduler *m, mem_id tile, loop_h l);
+mem_id step_hoist(scheduler *m, loop_h l); /* the first value's tile */
+/* The loops of the copy into the registers stay. */
+made_transpose step_transpose(scheduler *m, loop_h outer, loop_h inner);
+made_loops step_fission(scheduler *m, loop_h l); /* `l` is then the first: the others */
 /* `first` is then the loop of both. */
 bool step_fuse(scheduler *m, loop_h first, loop_h second);
-/* The same with the reduction to a maximum; m->made has the loops over its rows. */
-bool step_online(scheduler *m, mem_id most, loop_h first, loop_h second);
+/* The same with the reduction to a maximum: the loops over its rows. */
+made_loops step_online(scheduler *m, mem_id most, loop_h first, loop_h second);
 bool step_shift(scheduler *m, loop_h l, loop_h first);
 bool step_fold_storage(scheduler *m, mem_id tile, loop_h l);
 bool step_transform_layout(scheduler *m, mem_id tile, int64_t rows);
@@ -185,8 +215,8 @@ static inline void stage_axis(stage_axes *a, loop_h l, bool joined) {
     a->joined |= (uint32_t)joined << a->n;
     a->loop[a->n++] = l;
 }
-/* The copy's tile, 0: refused; `dtype` -1: as it is. m->made has the copy's loops. */
-mem_id step_stage(scheduler *m, mem_id arg, loop_h at, const stage_axes *axes, int dtype);
+/* `dtype` -1: as it is. */
+made_stage step_stage(scheduler *m, mem_id arg, loop_h at, const stage_axes *axes, int dtype);
 
 /* What is wanted of a loop, once all other steps are taken. */
 void step_want(scheduler *m, loop_h l, loop_want want);
@@ -210,8 +240,7 @@ bool steps_check_sums(scheduler *m);
 
 int schedule_lanes(const scheduler *m); /* of a vector of this kernel's widest elements */
 loop_chain loop_chain_of(const scheduler *m, stmt_id loop);
-/* The loops of the copy that the last step, a `stage`, made. */
-loop_chain schedule_staged(const scheduler *m);
+loop_chain loop_chain_from(const scheduler *m, loop_h l); /* the null handle: of no loops */
 /* Transpose a copy by the two loops in registers, in squares; false: not possible. */
 bool schedule_transpose_copy(scheduler *m, loop_h outer, loop_h inner);
 void loop_chain_drop(loop_chain *c, int i);
@@ -350,9 +379,8 @@ bool schedule_contraction(scheduler *m, stmt_id loop);
 /* Split a loop into vectors, to be unrolled, and their lanes. */
 loop2 schedule_vectors(scheduler *m, loop_h l);
 loop2 schedule_lanes_of(scheduler *m, loop_h l, int lanes); /* into vectors of so many */
-/* block_reduction, partial sums moved by vectors; `last` is the loop around what follows the sum,
- * in the last block. false: refused. */
-bool schedule_block_sums(scheduler *m, mem_id tile, loop_h blocks, loop_h first, loop_h *last);
+/* block_reduction, which may be refused, partial sums moved by vectors. */
+made_blocks schedule_block_sums(scheduler *m, mem_id tile, loop_h blocks, loop_h first);
 /* A copy (its chain of loops) whose source is contiguous along loop number `deep`, its target along
  * the innermost: transposed in registers. */
 void schedule_copy_across(scheduler *m, const loop_chain *c, int deep);

@@ -6,9 +6,9 @@
  * was called when the step was taken, and names follow from the steps before, so the text applied
  * to the same kernel is the same schedule.
  *
- * A loop's id is never given twice. After a step the tree is walked once: ids that were not there
- * before are what the step made, in the order of the tree; ids that are gone it has consumed. So no
- * transform has to tell. */
+ * A loop's id is never given twice. What a step made its transform has reported, by the roles of
+ * its row, and the verb returns it; so nobody asks what was made last. After a step the tree is
+ * walked once: ids that are gone the step has consumed, and no transform has to tell. */
 #include <stdio.h>
 
 #include "schedule/schedule.h"
@@ -26,20 +26,17 @@ static void look_at_memories(scheduler *m, uint16_t step) {
 static void look_again(scheduler *m, uint32_t step) {
     kernel *k = m->k;
     uint32_t before = m->loops;
-    m->mades = 0;
     m->loop = arena_grow(&k->arena, m->loop, &m->loop_cap, k->loops + 1, sizeof *m->loop);
     memset(m->loop + before, 0, (k->loops + 1 - before) * sizeof *m->loop);
     m->loops = k->loops + 1;
     bool *there = arena_zeroed(&k->arena, m->loops);
+    uint16_t nth = 0;
     for (stmt_id s = k->root; (s = ir_next(k, s, k->root));) {
         const ir_stmt *x = ir_s(k, s);
         if (x->kind != STMT_LOOP) continue;
         there[x->l.id] = true;
         m->loop[x->l.id].name = sym_name(k->syms, x->l.var);
-        if (x->l.id < before) continue;
-        m->loop[x->l.id].from = (step_ref){(uint16_t)step, (uint16_t)m->mades};
-        m->made = arena_grow(&k->arena, m->made, &m->made_cap, m->mades + 1, sizeof *m->made);
-        m->made[m->mades++] = (loop_h){x->l.id};
+        if (x->l.id >= before) m->loop[x->l.id].from = (step_ref){(uint16_t)step, nth++};
     }
     for (uint32_t i = 1; i < m->loops; i++)
         if (!there[i] && !m->loop[i].gone) m->loop[i].gone = step;
@@ -49,7 +46,6 @@ static void look_again(scheduler *m, uint32_t step) {
 void steps_open(scheduler *m) {
     m->loops = m->mems = 0;
     look_again(m, 0);
-    m->mades = 0;
 }
 
 scheduler *maybe(scheduler *m) {
@@ -64,7 +60,6 @@ step_mark steps_mark(scheduler *m) {
 void steps_back(scheduler *m, const step_mark *mark) {
     ir_restore(m->k, &mark->tree);
     m->steps = mark->steps;
-    m->mades = 0;
     if (m->mems > m->k->mems) m->mems = m->k->mems;
     for (uint32_t i = 1; i < m->loops; i++)
         m->loop[i].gone = i >= mark->loops                ? mark->steps + 1
@@ -135,8 +130,10 @@ bool steps_check_sums(scheduler *m) {
     return false;
 }
 
-/* The loops of a step as statements; false where one is no more. */
+/* The loops of a step as statements; false where one of them, or a tile, is no more. */
 static bool resolve(scheduler *m, const sched_step *s, transform_args *a, str *why) {
+    if (s->mem >= m->k->mems || s->mem2 >= m->k->mems)
+        return ir_refuse(why, "the steps that made the tile were taken back");
     for (int i = 0; i < s->loops; i++) {
         a->loop[i] = stmt_of(m, s->loop[i]);
         if (!a->loop[i])
@@ -147,12 +144,12 @@ static bool resolve(scheduler *m, const sched_step *s, transform_args *a, str *w
     return true;
 }
 
-/* Try a step, and record it. Null handles are no steps. */
-static bool take(scheduler *m, sched_step *s) {
+/* Try a step, and record it: what it made. Null handles are no steps. */
+static bool take_for(scheduler *m, sched_step *s, transform_made *made) {
     kernel *k = m->k;
     bool expected = m->maybe;
     m->maybe = false;
-    m->mades = 0;
+    *made = (transform_made){0};
     for (int i = 0; i < s->loops; i++)
         if (!s->loop[i].id) return false;
     if (strchr(transform_rows[s->kind].pattern, 'm') && !s->mem) return false;
@@ -161,7 +158,7 @@ static bool take(scheduler *m, sched_step *s) {
     transform_args a = args_of(s);
     str reason, *why = debug_on(k->ctx, 's') ? &reason : NULL;
     if (why) str_open_in(why, &k->arena);
-    if (!resolve(m, s, &a, why) || !transform_run(k, s->kind, &a, why)) {
+    if (!resolve(m, s, &a, why) || !transform_run(k, s->kind, &a, made, why)) {
         refused(m, s, why && why->s ? why->s : "", expected);
         return false;
     }
@@ -169,6 +166,12 @@ static bool take(scheduler *m, sched_step *s) {
     m->step = arena_grow(&k->arena, m->step, &m->step_cap, m->steps + 1, sizeof *m->step);
     m->step[m->steps++] = *s;
     return true;
+}
+
+/* The same where nothing is made, or nobody asks for it. */
+static bool take(scheduler *m, sched_step *s) {
+    transform_made made;
+    return take_for(m, s, &made);
 }
 
 static sched_step on_loop(transform_kind kind, loop_h l) {
@@ -213,8 +216,34 @@ static bool take_memory(scheduler *m, transform_kind kind, mem_id mem, int64_t n
     return take(m, &s);
 }
 
-static loop_h nth_made(const scheduler *m, uint32_t i) {
-    return i < m->mades ? m->made[i] : NO_LOOP;
+/* The loop that has role number `i`. */
+static loop_h loop_as(const transform_made *made, uint32_t i) {
+    return i < made->loops ? (loop_h){made->loop[i]} : NO_LOOP;
+}
+
+/* All loops, where there are any number. */
+static made_loops all_of(scheduler *m, bool done, const transform_made *made) {
+    loop_h *loop = arena_alloc(&m->k->arena, (made->loops + 1) * sizeof *loop);
+    made_loops all = {.done = done, .loop = loop};
+    for (uint32_t i = 0; i < made->loops; i++)
+        if (made->loop[i]) loop[all.n++] = (loop_h){made->loop[i]};
+    return all;
+}
+
+/* A step on a loop, and on a tile, that makes any number of loops. */
+static made_loops make_loops(scheduler *m, transform_kind kind, mem_id tile, loop_h l) {
+    sched_step s = on_tile(kind, tile, l);
+    transform_made made;
+    bool done = take_for(m, &s, &made);
+    return all_of(m, done, &made);
+}
+
+/* One on a loop that makes a tile. */
+static mem_id make_tile(scheduler *m, transform_kind kind, loop_h l) {
+    sched_step s = on_loop(kind, l);
+    transform_made made;
+    take_for(m, &s, &made);
+    return made.tile;
 }
 
 /* ---- verbs ----------------------------------------------------------------------------------- */
@@ -224,14 +253,17 @@ loop2 step_split(scheduler *m, loop_h l, int64_t factor, const char *outer, cons
     s.number = factor;
     s.name[0] = outer;
     s.name[1] = inner;
-    if (!take(m, &s)) return (loop2){NO_LOOP, NO_LOOP};
-    return (loop2){nth_made(m, 0), nth_made(m, 1)};
+    transform_made made;
+    take_for(m, &s, &made);
+    return (loop2){loop_as(&made, 0), loop_as(&made, 1)};
 }
 
 loop_h step_merge(scheduler *m, loop_h outer, loop_h inner, const char *name) {
     sched_step s = on_loops(TRANSFORM_merge, outer, inner);
     s.name[0] = name;
-    return take(m, &s) ? nth_made(m, 0) : NO_LOOP;
+    transform_made made;
+    take_for(m, &s, &made);
+    return loop_as(&made, 0);
 }
 
 bool step_swap(scheduler *m, loop_h outer, loop_h inner) {
@@ -245,7 +277,10 @@ bool step_pad(scheduler *m, loop_h l, int64_t multiple) {
 }
 
 loop_h step_peel(scheduler *m, loop_h l) {
-    return take_loop(m, TRANSFORM_peel, l) ? nth_made(m, 0) : NO_LOOP;
+    sched_step s = on_loop(TRANSFORM_peel, l);
+    transform_made made;
+    take_for(m, &s, &made);
+    return loop_as(&made, 0);
 }
 
 bool step_trim(scheduler *m, loop_h l) {
@@ -286,59 +321,73 @@ bool step_prefetch_trip(scheduler *m, mem_id mem, loop_h l, int64_t trips) {
     return take(m, &s);
 }
 
-bool step_accumulate(scheduler *m, mem_id tile, loop_h l) {
-    return take_tile(m, TRANSFORM_accumulate, tile, l);
+made_loops step_accumulate(scheduler *m, mem_id tile, loop_h l) {
+    return make_loops(m, TRANSFORM_accumulate, tile, l);
 }
 
-mem_id step_rfactor(scheduler *m, mem_id tile, loop_h l) {
-    return take_tile(m, TRANSFORM_rfactor, tile, l) ? m->k->mems - 1 : 0;
+made_rfactor step_rfactor(scheduler *m, mem_id tile, loop_h l) {
+    sched_step s = on_tile(TRANSFORM_rfactor, tile, l);
+    transform_made made;
+    take_for(m, &s, &made);
+    return (made_rfactor){made.tile, loop_as(&made, 0), loop_as(&made, 1)};
 }
 
-bool step_tree_reduce(scheduler *m, loop_h l) {
-    return take_loop(m, TRANSFORM_tree_reduce, l);
+made_loops step_tree_reduce(scheduler *m, loop_h l) {
+    return make_loops(m, TRANSFORM_tree_reduce, 0, l);
 }
 
-bool step_offset(scheduler *m, mem_id tile, mem_id packed, loop_h at) {
+mem_id step_offset(scheduler *m, mem_id tile, mem_id packed, loop_h at) {
     sched_step s = on_tile(TRANSFORM_offset, tile, at);
+    transform_made made;
     s.mem2 = packed;
-    return take(m, &s);
+    take_for(m, &s, &made);
+    return made.tile;
 }
 
-bool step_block_reduction(scheduler *m, mem_id tile, loop_h blocks, loop_h first) {
+made_blocks step_block_reduction(scheduler *m, mem_id tile, loop_h blocks, loop_h first) {
     sched_step s = on_loops(TRANSFORM_block_reduction, blocks, first);
+    transform_made made;
     s.mem = tile;
-    return take(m, &s);
+    take_for(m, &s, &made);
+    return (made_blocks){made.tile, loop_as(&made, 0), loop_as(&made, 1), loop_as(&made, 2)};
 }
 
-bool step_privatize(scheduler *m, loop_h l) {
-    return take_loop(m, TRANSFORM_privatize, l);
+mem_id step_privatize(scheduler *m, loop_h l) {
+    return make_tile(m, TRANSFORM_privatize, l);
 }
 
-loop_h step_spill(scheduler *m, mem_id tile, loop_h l) {
-    return take_tile(m, TRANSFORM_spill, tile, l) ? nth_made(m, 0) : NO_LOOP;
+made_spill step_spill(scheduler *m, mem_id tile, loop_h l) {
+    sched_step s = on_tile(TRANSFORM_spill, tile, l);
+    transform_made made;
+    take_for(m, &s, &made);
+    return (made_spill){made.tile, loop_as(&made, 0)};
 }
 
-bool step_hoist(scheduler *m, loop_h l) {
-    return take_loop(m, TRANSFORM_hoist, l);
+mem_id step_hoist(scheduler *m, loop_h l) {
+    return make_tile(m, TRANSFORM_hoist, l);
 }
 
-loop2 step_transpose(scheduler *m, loop_h outer, loop_h inner) {
-    if (!take_loops(m, TRANSFORM_transpose, outer, inner)) return (loop2){NO_LOOP, NO_LOOP};
-    return (loop2){nth_made(m, 0), nth_made(m, 1)};
+made_transpose step_transpose(scheduler *m, loop_h outer, loop_h inner) {
+    sched_step s = on_loops(TRANSFORM_transpose, outer, inner);
+    transform_made made;
+    take_for(m, &s, &made);
+    return (made_transpose){made.tile, loop_as(&made, 0), loop_as(&made, 1)};
 }
 
-bool step_fission(scheduler *m, loop_h l) {
-    return take_loop(m, TRANSFORM_fission, l);
+made_loops step_fission(scheduler *m, loop_h l) {
+    return make_loops(m, TRANSFORM_fission, 0, l);
 }
 
 bool step_fuse(scheduler *m, loop_h first, loop_h second) {
     return take_loops(m, TRANSFORM_fuse, first, second);
 }
 
-bool step_online(scheduler *m, mem_id most, loop_h first, loop_h second) {
+made_loops step_online(scheduler *m, mem_id most, loop_h first, loop_h second) {
     sched_step s = on_loops(TRANSFORM_online, first, second);
+    transform_made made;
     s.mem = most;
-    return take(m, &s);
+    bool done = take_for(m, &s, &made);
+    return all_of(m, done, &made);
 }
 
 bool step_shift(scheduler *m, loop_h l, loop_h first) {
@@ -353,13 +402,18 @@ bool step_transform_layout(scheduler *m, mem_id tile, int64_t rows) {
     return take_memory(m, TRANSFORM_transform_layout, tile, rows);
 }
 
-mem_id step_stage(scheduler *m, mem_id arg, loop_h at, const stage_axes *axes, int dtype) {
+made_stage step_stage(scheduler *m, mem_id arg, loop_h at, const stage_axes *axes, int dtype) {
     sched_step s = on_tile(TRANSFORM_stage, arg, at);
     for (int i = 0; i < axes->n; i++) s.loop[s.loops++] = axes->loop[i];
     s.joined = axes->joined << 1;
     s.dtype = (int8_t)dtype;
     if (!axes->n) s.loop[s.loops++] = NO_LOOP; /* nothing to stage by is no step */
-    return take(m, &s) ? m->k->mems - 1 : 0;
+    transform_made made;
+    take_for(m, &s, &made);
+    made_stage x = {.tile = made.tile, .copy.n = (int)made.loops};
+    for (uint32_t i = 0; i < made.loops; i++) x.copy.loop[i] = loop_as(&made, i);
+    if (made.loops) x.copy.body = stmt_of(m, x.copy.loop[made.loops - 1]);
+    return x;
 }
 
 void step_want(scheduler *m, loop_h l, loop_want want) {

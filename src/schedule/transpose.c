@@ -102,9 +102,9 @@ static loop2 split_lanes(scheduler *m, loop_h l, const char *outer) {
 }
 
 /* Peel a perfect nest: its loop number `i` in the copy for the rest, the outermost is 0. */
-static loop_h peel_nest(scheduler *m, loop_h outermost, uint32_t i) {
-    step_peel(maybe(m), outermost);
-    return i < m->mades ? m->made[i] : NO_LOOP;
+static loop_h peel_nest(scheduler *m, loop_h outermost, int i) {
+    loop_chain rest = loop_chain_from(m, step_peel(maybe(m), outermost));
+    return loop_chain_at(&rest, i);
 }
 
 /* Lines of the operand that are transposed together, a register each: as many as a vector has
@@ -174,8 +174,8 @@ static void block(scheduler *m, mem_id operand, loop_h o, loop_h x, loop_h y) {
     stage_axes ax = {0};
     stage_axis(&ax, x, false);
     stage_axis(&ax, y, false);
-    if (step_stage(m, operand, o, &ax, -1)) {
-        loop_chain copy = schedule_staged(m);
+    loop_chain copy = step_stage(m, operand, o, &ax, -1).copy;
+    if (copy.n) {
         bool turn = transposes(m, operand);
         loop2 t = split_lanes(m, copy.loop[0], turn ? "b" : "u");
         step_swap(m, t.inner, copy.loop[1]);
@@ -235,11 +235,9 @@ static void cut(scheduler *m, loop_chain *c, mem_id operand, loop_h along, loop_
     loop_h o = whole ? x.outer : y.outer;
     if (!step_swap(m, whole ? y.inner : x.inner, o)) return;
     if (whole && !step_swap(m, y.inner, x.inner)) return;
-    step_peel(maybe(m), o);
-    loop_h rest[3] = {NO_LOOP, NO_LOOP, NO_LOOP};
-    for (uint32_t i = 0; i < m->mades && i < 3; i++) rest[i] = m->made[i];
+    loop_chain rest = loop_chain_from(m, step_peel(maybe(m), o));
     block(m, operand, o, x.inner, y.inner);
-    block(m, operand, rest[0], rest[1], rest[2]);
+    block(m, operand, loop_chain_at(&rest, 0), loop_chain_at(&rest, 1), loop_chain_at(&rest, 2));
     c->body = stmt_of(m, c->loop[c->n - 1]);
 }
 

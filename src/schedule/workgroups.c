@@ -137,10 +137,8 @@ typedef struct loop_list {
     loop_h loop[MOST_SHARED];
 } loop_list;
 
-/* The loops that the last step made. */
-static void list_made(const scheduler *m, loop_list *list) {
-    for (uint32_t i = 0; i < m->mades && list->n < MOST_SHARED; i++)
-        list->loop[list->n++] = m->made[i];
+static void list_loop(loop_list *list, loop_h l) {
+    if (l.id && list->n < MOST_SHARED) list->loop[list->n++] = l;
 }
 
 /* Each member reduces into its own elements, and then all of them combine these in halves. */
@@ -151,15 +149,16 @@ static void reduce_together(scheduler *m, loop_h l, int tiles, const mem_id *til
     if (!inner.id) return;
     loop_list combining = {.n = 0}, halves = {.n = 0};
     for (int i = 0; i < tiles; i++) {
-        step_rfactor(m, tile[i], inner);
-        list_made(m, &combining);
+        made_rfactor sums = step_rfactor(m, tile[i], inner);
+        list_loop(&combining, sums.part);
+        list_loop(&combining, sums.element);
     }
     step_bind(m, inner, LOOP_THREAD);
-    for (int i = 0; i < combining.n; i++)
-        if (step_tree_reduce(maybe(m), combining.loop[i]))
-            list_made(m, &halves);
-        else if (halves.n < MOST_SHARED)
-            halves.loop[halves.n++] = combining.loop[i];
+    for (int i = 0; i < combining.n; i++) {
+        made_loops tree = step_tree_reduce(maybe(m), combining.loop[i]);
+        for (uint32_t j = 0; j < tree.n; j++) list_loop(&halves, tree.loop[j]);
+        if (!tree.done) list_loop(&halves, combining.loop[i]);
+    }
     for (int i = 0; i < halves.n; i++) step_bind(m, halves.loop[i], LOOP_THREAD);
 }
 
@@ -342,8 +341,7 @@ static bool pad(scheduler *m, loop_h l, int64_t multiple) {
 
 /* Stage the operand's block, whose copy all members share, along the operand's memory. */
 static void copy_together(scheduler *m, mem_id operand, loop_h at, const stage_axes *axes) {
-    if (!step_stage(m, operand, at, axes, -1)) return;
-    loop_chain c = schedule_staged(m);
+    loop_chain c = step_stage(m, operand, at, axes, -1).copy;
     if (c.n != 3 || !merge_two(m, &c, 1)) return; /* depth, block */
     int64_t depth = trips_of(m, c.loop[0]), block = trips_of(m, c.loop[1]);
     if (schedule_contiguous(m, stmt_of(m, c.loop[0]), var_of(m, c.loop[0]))) {

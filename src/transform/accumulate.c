@@ -79,6 +79,7 @@ typedef struct spreading {
     uint32_t accesses;
     stmt_id wrapper; /* the copy of i's loop that takes the next statement, 0: make one */
     bool used;       /* the loop with i's own variable has been placed */
+    transform_made *made;
 } spreading;
 
 /* Does an index of the growing tiles depend on loop `s`? */
@@ -111,7 +112,10 @@ static stmt_id new_wrapper(spreading *p, stmt_id parent, stmt_id before) {
     }
     ir_s(k, w)->l.want = p->loop.l.want;
     ir_s(k, w)->l.terms = p->loop.l.terms;
-    if (!p->used) ir_s(k, w)->l = p->loop.l;
+    if (p->used)
+        transform_report(k, p->made, w);
+    else
+        ir_s(k, w)->l = p->loop.l;
     p->used = true;
     return w;
 }
@@ -203,12 +207,12 @@ static void move_definitions(kernel *k, stmt_id loop, const ir_access *t, uint32
     }
 }
 
-bool transform_accumulate(kernel *k, mem_id tile, stmt_id loop, str *why) {
+bool transform_accumulate(kernel *k, mem_id tile, stmt_id loop, transform_made *made, str *why) {
     bool *grows = arena_zeroed(&k->arena, k->mems * sizeof *grows);
     if (ir_s(k, loop)->kind != STMT_LOOP || !tile_allowed(k, tile, loop, grows, why)) return false;
     growth g = {grows, k->mems, ir_s(k, loop)->l.var};
     grow_accesses(k, loop, &g);
-    spreading p = {.k = k, .grows = grows};
+    spreading p = {.k = k, .grows = grows, .made = made};
     p.accesses = ir_accesses(k, loop, &p.access);
     move_definitions(k, loop, p.access, p.accesses);
 
@@ -276,7 +280,8 @@ static bool same_update(kernel *k, stmt_id loop, stepping *p, str *why) {
 }
 
 /* for r_1 { for e { (t..)[e] op= w[r_1*size + e] } } behind the reduction. */
-static void combine_after(kernel *k, stmt_id loop, const stepping *p, sym copies, sym size) {
+static void combine_after(kernel *k, stmt_id loop, const stepping *p, sym copies, sym size,
+                          transform_made *made) {
     sym_store *s = k->syms;
     const char *name = sym_name(s, ir_s(k, loop)->l.var);
     stmt_id parent = ir_s(k, p->around)->parent, next = ir_s(k, p->around)->next;
@@ -299,9 +304,11 @@ static void combine_after(kernel *k, stmt_id loop, const stepping *p, sym copies
         store.store.value[i] = ir_load(k, p->to[i], from, SYM_TRUE, 0, 0);
     }
     ir_store_n(k, in, &store);
+    transform_report(k, made, r);
+    transform_report(k, made, in == r ? 0 : in);
 }
 
-bool transform_rfactor(kernel *k, mem_id tile, stmt_id loop, str *why) {
+bool transform_rfactor(kernel *k, mem_id tile, stmt_id loop, transform_made *made, str *why) {
     stepping p = {0};
     sym copies, size, wide;
     int kind = ir_s(k, loop)->loop;
@@ -322,6 +329,7 @@ bool transform_rfactor(kernel *k, mem_id tile, stmt_id loop, str *why) {
     for (int i = 0; i < p.n; i++) {
         ir_memory m = *ir_m(k, p.from[i]);
         p.to[i] = ir_tile(k, m.scope, m.dtype, sym_mul(k->syms, copies, size));
+        if (p.from[i] == tile) made->tile = p.to[i];
         ir_spread(k, p.from[i], p.to[i], loop, &rest[i]);
         expr_id identity = ir_identity(k, u.monoid, i, m.dtype);
         stmt_id def = ir_def(k, ir_s(k, p.around)->parent, p.to[i], identity);
@@ -330,7 +338,7 @@ bool transform_rfactor(kernel *k, mem_id tile, stmt_id loop, str *why) {
     }
     sym step = sym_mul(k->syms, ir_s(k, loop)->l.var, size);
     ir_s(k, p.update)->store.index = sym_add(k->syms, step, u.store.index);
-    combine_after(k, loop, &p, copies, size);
+    combine_after(k, loop, &p, copies, size, made);
     for (int i = 0; i < p.n; i++) {
         leave_registers(k, p.to[i]);
         leave_registers(k, p.from[i]);
@@ -338,10 +346,10 @@ bool transform_rfactor(kernel *k, mem_id tile, stmt_id loop, str *why) {
     return true;
 }
 
-bool apply_accumulate(kernel *k, const transform_args *a, str *why) {
-    return transform_accumulate(k, a->mem, a->loop[0], why);
+bool apply_accumulate(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    return transform_accumulate(k, a->mem, a->loop[0], made, why);
 }
 
-bool apply_rfactor(kernel *k, const transform_args *a, str *why) {
-    return transform_rfactor(k, a->mem, a->loop[0], why);
+bool apply_rfactor(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    return transform_rfactor(k, a->mem, a->loop[0], made, why);
 }

@@ -78,33 +78,40 @@ bool transform_bind(kernel *k, stmt_id loop, loop_kind kind, str *why) {
     return false;
 }
 
-bool apply_serial(kernel *k, const transform_args *a, str *why) {
+bool apply_serial(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    (void)made;
     return transform_bind(k, a->loop[0], LOOP_SERIAL, why);
 }
 
-bool apply_par(kernel *k, const transform_args *a, str *why) {
+bool apply_par(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    (void)made;
     return transform_bind(k, a->loop[0], LOOP_PAR, why);
 }
 
-bool apply_vec(kernel *k, const transform_args *a, str *why) {
+bool apply_vec(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    (void)made;
     return transform_bind(k, a->loop[0], LOOP_VEC, why);
 }
 
-bool apply_unroll(kernel *k, const transform_args *a, str *why) {
+bool apply_unroll(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    (void)made;
     return transform_bind(k, a->loop[0], LOOP_UNROLL, why);
 }
 
-bool apply_thread(kernel *k, const transform_args *a, str *why) {
+bool apply_thread(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    (void)made;
     return transform_bind(k, a->loop[0], LOOP_THREAD, why);
 }
 
-bool apply_word(kernel *k, const transform_args *a, str *why) {
+bool apply_word(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    (void)made;
     return transform_bind(k, a->loop[0], LOOP_WORD, why);
 }
 
 /* ---- non-temporal stores and prefetch distance ----------------------------------------------- */
 
-bool apply_nontemporal(kernel *k, const transform_args *a, str *why) {
+bool apply_nontemporal(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    (void)made;
     ir_memory *m = ir_m(k, a->mem);
     if (m->scope != MEM_ARG || m->access != ACCESS_WRITE)
         return ir_refuse(why, "only an argument that is written and not read goes past the caches");
@@ -112,7 +119,8 @@ bool apply_nontemporal(kernel *k, const transform_args *a, str *why) {
     return true;
 }
 
-bool apply_prefetch_distance(kernel *k, const transform_args *a, str *why) {
+bool apply_prefetch_distance(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    (void)made;
     ir_memory *m = ir_m(k, a->mem);
     if (m->scope != MEM_ARG || !(m->access & ACCESS_READ))
         return ir_refuse(why, "only an argument that is read is prefetched");

@@ -30,6 +30,7 @@ typedef struct blocking {
     mem_id tile[MOST_CARRIED], wide[MOST_CARRIED];
     int monoid[MOST_CARRIED];
     stmt_id body, blocks, first; /* first: the outermost loop to move inside the loop over blocks */
+    transform_made *made;
 } blocking;
 
 static int number_of(const blocking *p, mem_id m) {
@@ -176,6 +177,12 @@ static stmt_id move_all(const blocking *p, stmt_id body, const char *name, sym e
     return loop;
 }
 
+/* The loop over a tile's elements in one that says when; 0: the tile has a single one. */
+static stmt_id elements_in(const kernel *k, stmt_id loop) {
+    stmt_id in = ir_s(k, loop)->first;
+    return ir_s(k, in)->kind == STMT_LOOP ? in : 0;
+}
+
 /* Move the rest of the body, the epilogue, into the loop that runs in the last block. */
 static void close_body(const blocking *p, stmt_id body, sym wide) {
     kernel *k = p->k;
@@ -189,7 +196,8 @@ static void close_body(const blocking *p, stmt_id body, sym wide) {
         stmt_id child = ir_s(k, p->blocks)->first;
         ir_move(k, child, body, after);
     }
-    ir_move(k, move_all(p, body, "more", more, false, wide), body, begin);
+    stmt_id going_on = move_all(p, body, "more", more, false, wide);
+    ir_move(k, going_on, body, begin);
     stmt_id keeping = move_all(p, body, "wait", wait, true, wide);
     if (!after) after = keeping;
     stmt_id last = ir_loop(k, body, LOOP_SERIAL, "last", sym_sub(s, SYM_ONE, wait));
@@ -197,15 +205,20 @@ static void close_body(const blocking *p, stmt_id body, sym wide) {
         next = ir_s(k, after)->next;
         ir_move(k, after, last, 0);
     }
+    transform_report(k, p->made, elements_in(k, going_on));
+    transform_report(k, p->made, elements_in(k, keeping));
+    transform_report(k, p->made, last);
 }
 
-bool transform_block_reduction(kernel *k, mem_id tile, stmt_id blocks, stmt_id first, str *why) {
-    blocking p = {.k = k, .blocks = blocks, .first = first};
+bool transform_block_reduction(kernel *k, mem_id tile, stmt_id blocks, stmt_id first,
+                               transform_made *made, str *why) {
+    blocking p = {.k = k, .blocks = blocks, .first = first, .made = made};
     sym index, size;
     if (!allowed(&p, tile, why) || !wide_index(&p, &index, &size, why)) return false;
     stmt_id outside = ir_s(k, first)->parent;
     for (int i = 0; i < p.tiles; i++)
         p.wide[i] = ir_tile(k, MEM_LOCAL, ir_m(k, p.tile[i])->dtype, size);
+    made->tile = p.wide[number_of(&p, tile)];
     close_body(&p, p.body, index);
     ir_insert(k, blocks, outside, first);
     ir_move(k, first, blocks, 0);
@@ -219,6 +232,6 @@ bool transform_block_reduction(kernel *k, mem_id tile, stmt_id blocks, stmt_id f
     return true;
 }
 
-bool apply_block_reduction(kernel *k, const transform_args *a, str *why) {
-    return transform_block_reduction(k, a->mem, a->loop[0], a->loop[1], why);
+bool apply_block_reduction(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    return transform_block_reduction(k, a->mem, a->loop[0], a->loop[1], made, why);
 }

@@ -9,7 +9,7 @@
  * Legal without loop-carried dependences on i, but for updates by one monoid. */
 #include "transform/transform.h"
 
-bool transform_fission(kernel *k, stmt_id loop, str *why) {
+bool transform_fission(kernel *k, stmt_id loop, transform_made *made, str *why) {
     ir_stmt l = *ir_s(k, loop);
     if (l.kind != STMT_LOOP || (l.loop != LOOP_SERIAL && l.loop != LOOP_UNROLL))
         return ir_refuse(why, "only a serial or unrolled loop can be divided");
@@ -24,6 +24,7 @@ bool transform_fission(kernel *k, stmt_id loop, str *why) {
         stmt_id own = ir_loop(k, l.parent, l.loop, sym_name(k->syms, l.l.var), l.l.extent);
         ir_s(k, own)->l.want = l.l.want;
         ir_s(k, own)->l.terms = l.l.terms;
+        transform_report(k, made, own);
         ir_move(k, own, l.parent, l.next);
         ir_move(k, c, own, 0);
         ir_subst(k, own, 1, &l.l.var, &ir_s(k, own)->l.var);
@@ -31,6 +32,6 @@ bool transform_fission(kernel *k, stmt_id loop, str *why) {
     return true;
 }
 
-bool apply_fission(kernel *k, const transform_args *a, str *why) {
-    return transform_fission(k, a->loop[0], why);
+bool apply_fission(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    return transform_fission(k, a->loop[0], made, why);
 }

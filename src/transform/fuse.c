@@ -156,7 +156,8 @@ bool transform_fuse(kernel *k, stmt_id first, stmt_id second, str *why) {
     return transform_fuse_but(k, first, second, 0, why);
 }
 
-bool apply_fuse(kernel *k, const transform_args *a, str *why) {
+bool apply_fuse(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    (void)made;
     return transform_fuse(k, a->loop[0], a->loop[1], why);
 }
 
@@ -238,6 +239,7 @@ bool transform_fold_storage(kernel *k, mem_id tile, stmt_id loop, str *why) {
     return true;
 }
 
-bool apply_fold_storage(kernel *k, const transform_args *a, str *why) {
+bool apply_fold_storage(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    (void)made;
     return transform_fold_storage(k, a->mem, a->loop[0], why);
 }

@@ -82,7 +82,7 @@ static bool allowed(kernel *k, stmt_id loop, str *why) {
     return ir_outside_vectors(k, loop, why) && ir_divisible(k, ir_s(k, loop)->parent, why);
 }
 
-bool transform_hoist(kernel *k, stmt_id loop, str *why) {
+bool transform_hoist(kernel *k, stmt_id loop, transform_made *made, str *why) {
     if (!allowed(k, loop, why)) return false;
     bool *changed = arena_zeroed(&k->arena, k->mems + MOST_AHEAD);
     for (stmt_id s = loop; s; s = ir_next(k, s, loop)) {
@@ -94,6 +94,7 @@ bool transform_hoist(kernel *k, stmt_id loop, str *why) {
     int n = 0;
     for (expr_id e; n < MOST_AHEAD && (e = find_in(&p)); n++) {
         mem_id m = ir_tile(k, MEM_LOCAL, (qn_dtype)ir_e(k, e)->dtype, SYM_ONE);
+        if (!n) made->tile = m;
         stmt_id def = ir_def(k, ir_s(k, loop)->parent, m, e);
         ir_move(k, def, ir_s(k, loop)->parent, loop);
         ir_replace(k, loop, e, ir_load(k, m, SYM_ZERO, SYM_TRUE, 0, 0));
@@ -101,6 +102,6 @@ bool transform_hoist(kernel *k, stmt_id loop, str *why) {
     return n || ir_refuse(why, "nothing in the loop is worth computing ahead");
 }
 
-bool apply_hoist(kernel *k, const transform_args *a, str *why) {
-    return transform_hoist(k, a->loop[0], why);
+bool apply_hoist(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    return transform_hoist(k, a->loop[0], made, why);
 }

@@ -60,6 +60,7 @@ bool transform_layout(kernel *k, mem_id tile, int64_t rows, str *why) {
     return true;
 }
 
-bool apply_layout(kernel *k, const transform_args *a, str *why) {
+bool apply_layout(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    (void)made;
     return transform_layout(k, a->mem, a->number, why);
 }

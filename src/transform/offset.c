@@ -248,7 +248,8 @@ static void flip_sign(const offsetting *p, int to, expr_id *packed) {
     *packed = ir_load(k, p->packed, index, SYM_TRUE, 0, 0);
 }
 
-bool transform_offset(kernel *k, mem_id tile, mem_id packed, stmt_id at, str *why) {
+bool transform_offset(kernel *k, mem_id tile, mem_id packed, stmt_id at, transform_made *made,
+                      str *why) {
     offsetting p = {.k = k, .tile = tile, .packed = packed, .at = at};
     sym index, size;
     expr_id f[2];
@@ -257,6 +258,7 @@ bool transform_offset(kernel *k, mem_id tile, mem_id packed, stmt_id at, str *wh
     expr_id load = narrow_of(k, f[p.factor]);
     bool is_signed = ir_e(k, load)->dtype == QN_I8;
     mem_id c = ir_tile(k, MEM_LOCAL, QN_I32, size);
+    made->tile = c;
     sum_correction(&p, c, index, f[!p.factor], is_signed ? 128 : -128);
     subtract_correction(&p, c, index);
     flip_sign(&p, is_signed ? QN_U8 : QN_I8, &load);
@@ -267,6 +269,6 @@ bool transform_offset(kernel *k, mem_id tile, mem_id packed, stmt_id at, str *wh
     return true;
 }
 
-bool apply_offset(kernel *k, const transform_args *a, str *why) {
-    return transform_offset(k, a->mem, a->mem2, a->loop[0], why);
+bool apply_offset(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    return transform_offset(k, a->mem, a->mem2, a->loop[0], made, why);
 }

@@ -46,6 +46,7 @@ typedef struct online {
     bool *summed;          /* of those: is updated by sums only, and lives through j */
     mem_id was, ref;
     uint8_t *known; /* by expr_id, in one walk: what is shared is looked at once */
+    transform_made *made;
     str *why;
 } online;
 
@@ -550,6 +551,7 @@ static row_loop over_rows(const online *p, stmt_id parent, stmt_id before, const
     kernel *k = p->k;
     if (p->rows == SYM_ONE) return (row_loop){parent, before, SYM_ZERO};
     stmt_id l = ir_loop(k, parent, LOOP_SERIAL, name, p->rows);
+    transform_report(k, p->made, l);
     if (before) ir_move(k, l, parent, before);
     return (row_loop){l, 0, ir_trip(k, l)};
 }
@@ -606,6 +608,7 @@ static void scale_sum(const online *p, mem_id sum, stmt_id before) {
     if (times != SYM_ONE) {
         parent = ir_loop(k, p->first, LOOP_SERIAL, "each", times);
         ir_move(k, parent, p->first, before);
+        if (p->rows == SYM_ONE) transform_report(k, p->made, parent);
         each = ir_trip(k, parent);
         before = 0;
     }
@@ -631,8 +634,9 @@ static void leave_registers(kernel *k, mem_id tile) {
         ir_m(k, tile)->scope = MEM_LOCAL;
 }
 
-bool transform_online(kernel *k, mem_id most, stmt_id first, stmt_id second, str *why) {
-    online p = {.k = k, .most = most, .first = first, .second = second, .why = why};
+bool transform_online(kernel *k, mem_id most, stmt_id first, stmt_id second, transform_made *made,
+                      str *why) {
+    online p = {.k = k, .most = most, .first = first, .second = second, .made = made, .why = why};
     p.rows = ir_m(k, most)->size;
     p.linear = arena_zeroed(&k->arena, k->mems * sizeof *p.linear);
     p.waits = arena_zeroed(&k->arena, (k->mems + 2) * sizeof *p.waits);
@@ -662,6 +666,6 @@ bool transform_online(kernel *k, mem_id most, stmt_id first, stmt_id second, str
     return true;
 }
 
-bool apply_online(kernel *k, const transform_args *a, str *why) {
-    return transform_online(k, a->mem, a->loop[0], a->loop[1], why);
+bool apply_online(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    return transform_online(k, a->mem, a->loop[0], a->loop[1], made, why);
 }

@@ -101,6 +101,7 @@ bool transform_pad(kernel *k, stmt_id loop, int64_t multiple, str *why) {
     return true;
 }
 
-bool apply_pad(kernel *k, const transform_args *a, str *why) {
+bool apply_pad(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    (void)made;
     return transform_pad(k, a->loop[0], a->number, why);
 }

@@ -88,7 +88,7 @@ static bool is_rest(const kernel *k, sym extent) {
     return false;
 }
 
-bool transform_peel(kernel *k, stmt_id loop, str *why) {
+bool transform_peel(kernel *k, stmt_id loop, transform_made *made, str *why) {
     sym_store *s = k->syms;
     ir_stmt l = *ir_s(k, loop);
     if (l.loop != LOOP_SERIAL) return ir_refuse(why, "only a serial loop can be peeled");
@@ -124,9 +124,10 @@ bool transform_peel(kernel *k, stmt_id loop, str *why) {
     ir_s(k, loop)->l.extent = p.full;
     first = ir_trip(k, loop);
     ir_subst(k, loop, 1, &l.l.var, &first);
+    transform_report(k, made, copy);
     return true;
 }
 
-bool apply_peel(kernel *k, const transform_args *a, str *why) {
-    return transform_peel(k, a->loop[0], why);
+bool apply_peel(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    return transform_peel(k, a->loop[0], made, why);
 }

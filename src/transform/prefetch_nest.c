@@ -128,6 +128,7 @@ bool transform_prefetch_nest(kernel *k, mem_id mem, stmt_id at, stmt_id nest, st
     return true;
 }
 
-bool apply_prefetch_nest(kernel *k, const transform_args *a, str *why) {
+bool apply_prefetch_nest(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    (void)made;
     return transform_prefetch_nest(k, a->mem, a->loop[0], a->loop[1], why);
 }

@@ -102,6 +102,7 @@ bool transform_prefetch_next(kernel *k, stmt_id copy, stmt_id use, str *why) {
     return false;
 }
 
-bool apply_prefetch_next(kernel *k, const transform_args *a, str *why) {
+bool apply_prefetch_next(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    (void)made;
     return transform_prefetch_next(k, a->loop[0], a->loop[1], why);
 }

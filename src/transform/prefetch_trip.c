@@ -85,6 +85,7 @@ bool transform_prefetch_trip(kernel *k, mem_id mem, stmt_id loop, int64_t trips,
     return true;
 }
 
-bool apply_prefetch_trip(kernel *k, const transform_args *a, str *why) {
+bool apply_prefetch_trip(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    (void)made;
     return transform_prefetch_trip(k, a->mem, a->loop[0], a->number, why);
 }

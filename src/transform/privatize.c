@@ -58,7 +58,7 @@ static bool stays_inside(kernel *k, stmt_id loop, const ir_stmt *x, sym valid, s
            ir_refuse(why, "the element may lie outside where no trip is on");
 }
 
-bool transform_privatize(kernel *k, stmt_id loop, str *why) {
+bool transform_privatize(kernel *k, stmt_id loop, transform_made *made, str *why) {
     stmt_id update = only_update(k, loop, why);
     stmt_id parent = ir_s(k, loop)->parent, behind = ir_s(k, loop)->next;
     if (!update || !ir_may_block(k, update, loop, why) || !ir_divisible(k, parent, why) ||
@@ -68,7 +68,7 @@ bool transform_privatize(kernel *k, stmt_id loop, str *why) {
     sym valid = invariant_part(k, loop, x.store.valid);
     if (!stays_inside(k, loop, &x, valid, why)) return false;
     qn_dtype dtype = ir_m(k, x.store.mem[0])->dtype;
-    mem_id t = ir_tile(k, MEM_REG, dtype, SYM_ONE);
+    mem_id t = made->tile = ir_tile(k, MEM_REG, dtype, SYM_ONE);
     stmt_id def = ir_def(k, parent, t, ir_identity(k, x.monoid, 0, dtype));
     ir_move(k, def, parent, loop);
     ir_block(k, update, loop, t);
@@ -81,6 +81,6 @@ bool transform_privatize(kernel *k, stmt_id loop, str *why) {
     return true;
 }
 
-bool apply_privatize(kernel *k, const transform_args *a, str *why) {
-    return transform_privatize(k, a->loop[0], why);
+bool apply_privatize(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    return transform_privatize(k, a->loop[0], made, why);
 }

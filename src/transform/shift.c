@@ -151,6 +151,7 @@ bool transform_shift(kernel *k, stmt_id loop, stmt_id first, str *why) {
     return true;
 }
 
-bool apply_shift(kernel *k, const transform_args *a, str *why) {
+bool apply_shift(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    (void)made;
     return transform_shift(k, a->loop[0], a->loop[1], why);
 }

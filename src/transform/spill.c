@@ -40,7 +40,7 @@ static bool allowed(kernel *k, mem_id tile, stmt_id loop, str *why) {
            ir_divisible(k, ir_s(k, loop)->parent, why);
 }
 
-bool transform_spill(kernel *k, mem_id tile, stmt_id loop, str *why) {
+bool transform_spill(kernel *k, mem_id tile, stmt_id loop, transform_made *made, str *why) {
     if (!allowed(k, tile, loop, why)) return false;
     ir_memory m = *ir_m(k, tile);
     stmt_id parent = ir_s(k, loop)->parent;
@@ -50,6 +50,8 @@ bool transform_spill(kernel *k, mem_id tile, stmt_id loop, str *why) {
     ir_move(k, def, parent, loop);
     stmt_id copy = ir_loop(k, parent, LOOP_SERIAL, "spill", m.size);
     ir_move(k, copy, parent, loop);
+    made->tile = p.to;
+    transform_report(k, made, copy);
     sym e = ir_trip(k, copy);
     ir_store(k, copy, MONOID_SET, (ir_place){p.to, e, SYM_TRUE},
              ir_load(k, tile, e, SYM_TRUE, 0, 0));
@@ -57,6 +59,6 @@ bool transform_spill(kernel *k, mem_id tile, stmt_id loop, str *why) {
     return true;
 }
 
-bool apply_spill(kernel *k, const transform_args *a, str *why) {
-    return transform_spill(k, a->mem, a->loop[0], why);
+bool apply_spill(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    return transform_spill(k, a->mem, a->loop[0], made, why);
 }

@@ -28,7 +28,8 @@ static bool keeps_quotient(kernel *k, stmt_id body, const sym from[2], sym m, sy
     return false;
 }
 
-bool transform_merge(kernel *k, stmt_id outer, stmt_id inner, const char *name, str *why) {
+bool transform_merge(kernel *k, stmt_id outer, stmt_id inner, const char *name,
+                     transform_made *made, str *why) {
     sym_store *s = k->syms;
     ir_stmt o = *ir_s(k, outer), i = *ir_s(k, inner);
     if (o.first != inner || o.last != inner || i.kind != STMT_LOOP)
@@ -57,17 +58,22 @@ bool transform_merge(kernel *k, stmt_id outer, stmt_id inner, const char *name, 
     }
     ir_unlink(k, inner);
     for (stmt_id c = ir_s(k, outer)->first; c; c = ir_s(k, c)->next) ir_subst(k, c, 2, from, to);
+    transform_report(k, made, outer);
     return true;
 }
 
-bool apply_split(kernel *k, const transform_args *a, str *why) {
-    return ir_split(k, a->loop[0], a->number, a->name[0], a->name[1], why);
+bool apply_split(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    if (!ir_split(k, a->loop[0], a->number, a->name[0], a->name[1], why)) return false;
+    transform_report(k, made, a->loop[0]);
+    transform_report(k, made, ir_s(k, a->loop[0])->first);
+    return true;
 }
 
-bool apply_merge(kernel *k, const transform_args *a, str *why) {
-    return transform_merge(k, a->loop[0], a->loop[1], a->name[0], why);
+bool apply_merge(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    return transform_merge(k, a->loop[0], a->loop[1], a->name[0], made, why);
 }
 
-bool apply_swap(kernel *k, const transform_args *a, str *why) {
+bool apply_swap(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    (void)made;
     return ir_swap(k, a->loop[0], a->loop[1], why);
 }

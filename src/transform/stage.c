@@ -202,7 +202,7 @@ static bool by_sums(const staging *p, str *why) {
 }
 
 /* The copying nest, at the top of at's body. */
-static void copy_in(staging *p, stmt_id at) {
+static void copy_in(staging *p, stmt_id at, transform_made *made) {
     kernel *k = p->k;
     stmt_id before = ir_s(k, at)->first, parent = at;
     sym old[STAGE_LOOPS], trip[STAGE_LOOPS], to[STAGE_LOOPS];
@@ -214,6 +214,7 @@ static void copy_in(staging *p, stmt_id at) {
         const char *name = sym_name(k->syms, p->from_var[i]);
         stmt_id loop = ir_loop(k, parent, LOOP_SERIAL, name, p->extent[i]);
         ir_s(k, loop)->l.want = ir_s(k, p->loops[i])->l.want;
+        transform_report(k, made, loop);
         if (parent == at) {
             ir_move(k, loop, at, before);
         }
@@ -227,7 +228,7 @@ static void copy_in(staging *p, stmt_id at) {
     ir_store(k, parent, MONOID_SET, (ir_place){p->tile, place, SYM_TRUE}, value);
 }
 
-bool apply_stage(kernel *k, const transform_args *a, str *why) {
+bool apply_stage(kernel *k, const transform_args *a, transform_made *made, str *why) {
     sym size;
     stmt_id at = a->loop[0];
     const stmt_id *loops = a->loop + 1;
@@ -244,9 +245,9 @@ bool apply_stage(kernel *k, const transform_args *a, str *why) {
         return ir_refuse(why, "not each load of that memory is converted to that dtype");
     p->value = as < 0 ? p->load : ir_cast(k, (qn_dtype)as, p->load);
     if (!index_tile(p, &size, why) || !by_sums(p, why)) return false;
-    p->tile = ir_tile(k, MEM_LOCAL, ir_e(k, p->value)->dtype, size);
+    p->tile = made->tile = ir_tile(k, MEM_LOCAL, ir_e(k, p->value)->dtype, size);
     ir_rewrite(k, at, stage_rewriter, p);
-    copy_in(p, at);
+    copy_in(p, at, made);
     if (a->scope == MEM_REG && ir_in_registers(k, p->tile, NULL)) ir_m(k, p->tile)->scope = MEM_REG;
     return true;
 }

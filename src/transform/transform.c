@@ -15,7 +15,8 @@
 #include <stdlib.h>
 
 const transform_row transform_rows[TRANSFORMS] = {
-#define X(name, pattern, function, effect, doc) {#name, pattern, function, EFFECT_##effect, doc},
+#define X(name, pattern, function, effect, makes, doc)                                             \
+    {#name, pattern, function, EFFECT_##effect, makes, doc},
 #include "transform/transforms.h"
 #undef X
 };
@@ -141,9 +142,22 @@ void transform_prune(kernel *k) {
     }
 }
 
-bool transform_run(kernel *k, transform_kind kind, const transform_args *a, str *why) {
-    if (!transform_rows[kind].apply(k, a, why)) return false;
+void transform_report(kernel *k, transform_made *made, stmt_id loop) {
+    made->loop = arena_grow(&k->arena, made->loop, &made->cap, made->loops + 1, sizeof *made->loop);
+    made->loop[made->loops++] = loop ? ir_s(k, loop)->l.id : 0;
+}
+
+bool transform_run(kernel *k, transform_kind kind, const transform_args *a, transform_made *made,
+                   str *why) {
+    transform_made own, *told = made ? made : &own;
+    *told = (transform_made){0};
+    if (!transform_rows[kind].apply(k, a, told, why)) {
+        *told = (transform_made){0};
+        return false;
+    }
     transform_prune(k);
+    for (uint32_t i = 0; i < told->loops; i++)
+        if (!ir_loop_of(k, told->loop[i])) told->loop[i] = 0; /* it did nothing */
     return true;
 }
 
@@ -216,7 +230,7 @@ bool transform_apply(kernel *k, const char *line, str *why) {
     transform_kind kind;
     transform_args a;
     if (!transform_parse(k, line, NULL, &kind, &a, why)) return false;
-    return kind == TRANSFORMS || transform_run(k, kind, &a, why);
+    return kind == TRANSFORMS || transform_run(k, kind, &a, NULL, why);
 }
 
 /* Exchange the current tables with the saved ones. */

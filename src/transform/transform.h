@@ -26,6 +26,14 @@ typedef struct transform_args {
     int dtype;           /* -1: none was named */
     int scope;           /* mem_scope; MEM_LOCAL unless the line ends with "reg" */
 } transform_args;
+/* What a transform has made, by the roles that its row names: ids that were not there before. */
+typedef struct transform_made {
+    mem_id tile;    /* 0: none */
+    uint32_t *loop; /* ids, a role each; 0: there is none of that role here */
+    uint32_t loops, cap;
+} transform_made;
+/* The loop is what has the next role; 0: nothing has. */
+void transform_report(kernel *k, transform_made *made, stmt_id loop);
 /* What a row changes: see transforms.h. */
 typedef enum transform_effect {
     EFFECT_NEST,
@@ -36,21 +44,23 @@ typedef enum transform_effect {
 } transform_effect;
 typedef struct transform_row {
     const char *name, *pattern;
-    bool (*apply)(kernel *k, const transform_args *a, str *why);
+    bool (*apply)(kernel *k, const transform_args *a, transform_made *made, str *why);
     transform_effect effect;
-    const char *doc;
+    const char *makes, *doc;
 } transform_row;
 /* A row's number is its kind. */
 typedef enum transform_kind {
-#define X(name, pattern, function, effect, doc) TRANSFORM_##name,
+#define X(name, pattern, function, effect, makes, doc) TRANSFORM_##name,
 #include "transform/transforms.h"
 #undef X
     TRANSFORMS
 } transform_kind;
 extern const transform_row transform_rows[TRANSFORMS];
 
-/* Apply a row to arguments; what then does nothing is removed. The result is not verified. */
-bool transform_run(kernel *k, transform_kind kind, const transform_args *a, str *why);
+/* Apply a row to arguments; what then does nothing is removed. The result is not verified. `made`:
+ * what it has made, nothing where it is refused; it may be NULL. */
+bool transform_run(kernel *k, transform_kind kind, const transform_args *a, transform_made *made,
+                   str *why);
 /* What the words of a line stand for, beside the kernel's own names; each gives 0 for nothing. */
 typedef struct transform_names {
     stmt_id (*loop)(const void *user, const char *word);
@@ -84,35 +94,39 @@ bool transform_apply(kernel *k, const char *line, str *why); /* without verifyin
 int transform_lines(kernel *k, const char *text,
                     str *why); /* lines applied, or -1 - (line that was refused) */
 int transform_replay(kernel *k, const char *text, str *why); /* without verifying the result */
-bool transform_merge(kernel *k, stmt_id outer, stmt_id inner, const char *name, str *why);
+bool transform_merge(kernel *k, stmt_id outer, stmt_id inner, const char *name,
+                     transform_made *made, str *why);
 bool transform_pad(kernel *k, stmt_id loop, int64_t multiple, str *why);
-bool transform_peel(kernel *k, stmt_id loop, str *why);
+bool transform_peel(kernel *k, stmt_id loop, transform_made *made, str *why);
 bool transform_trim(kernel *k, stmt_id loop, str *why);
 bool transform_bind(kernel *k, stmt_id loop, loop_kind kind, str *why);
-bool transform_accumulate(kernel *k, mem_id tile, stmt_id loop, str *why);
-bool transform_rfactor(kernel *k, mem_id tile, stmt_id loop, str *why);
-bool transform_tree_reduce(kernel *k, stmt_id loop, str *why);
-bool transform_offset(kernel *k, mem_id tile, mem_id packed, stmt_id at, str *why);
-bool transform_block_reduction(kernel *k, mem_id tile, stmt_id blocks, stmt_id first, str *why);
-bool transform_privatize(kernel *k, stmt_id loop, str *why);
-bool transform_spill(kernel *k, mem_id tile, stmt_id loop, str *why);
-bool transform_hoist(kernel *k, stmt_id loop, str *why);
+bool transform_accumulate(kernel *k, mem_id tile, stmt_id loop, transform_made *made, str *why);
+bool transform_rfactor(kernel *k, mem_id tile, stmt_id loop, transform_made *made, str *why);
+bool transform_tree_reduce(kernel *k, stmt_id loop, transform_made *made, str *why);
+bool transform_offset(kernel *k, mem_id tile, mem_id packed, stmt_id at, transform_made *made,
+                      str *why);
+bool transform_block_reduction(kernel *k, mem_id tile, stmt_id blocks, stmt_id first,
+                               transform_made *made, str *why);
+bool transform_privatize(kernel *k, stmt_id loop, transform_made *made, str *why);
+bool transform_spill(kernel *k, mem_id tile, stmt_id loop, transform_made *made, str *why);
+bool transform_hoist(kernel *k, stmt_id loop, transform_made *made, str *why);
 bool transform_prefetch_nest(kernel *k, mem_id mem, stmt_id at, stmt_id nest, str *why);
 bool transform_prefetch_trip(kernel *k, mem_id mem, stmt_id loop, int64_t trips, str *why);
 bool transform_prefetch_next(kernel *k, stmt_id copy, stmt_id use, str *why);
-bool transform_transpose(kernel *k, stmt_id outer, stmt_id inner, str *why);
-bool transform_fission(kernel *k, stmt_id loop, str *why);
+bool transform_transpose(kernel *k, stmt_id outer, stmt_id inner, transform_made *made, str *why);
+bool transform_fission(kernel *k, stmt_id loop, transform_made *made, str *why);
 bool transform_fuse(kernel *k, stmt_id first, stmt_id second, str *why);
 /* The same where the caller sees to it that the order of accesses of `but` does not matter. */
 bool transform_fuse_but(kernel *k, stmt_id first, stmt_id second, mem_id but, str *why);
 /* Does a loop inside of `fused` run in the last iteration of `fused` only? */
 bool transform_in_last_trip(kernel *k, stmt_id fused, stmt_id inner);
-bool transform_online(kernel *k, mem_id most, stmt_id first, stmt_id second, str *why);
+bool transform_online(kernel *k, mem_id most, stmt_id first, stmt_id second, transform_made *made,
+                      str *why);
 bool transform_shift(kernel *k, stmt_id loop, stmt_id first, str *why);
 bool transform_fold_storage(kernel *k, mem_id tile, stmt_id loop, str *why);
 bool transform_layout(kernel *k, mem_id tile, int64_t rows, str *why);
-#define X(name, pattern, function, effect, doc)                                                    \
-    bool function(kernel *k, const transform_args *a, str *why);
+#define X(name, pattern, function, effect, makes, doc)                                             \
+    bool function(kernel *k, const transform_args *a, transform_made *made, str *why);
 #include "transform/transforms.h"
 #undef X
 

@@ -42,7 +42,7 @@ static bool allowed(kernel *k, transposing *p, str *why) {
            ir_no_carried(k, p->inner, p->outer, FREEDOM_ANY_ORDER, why);
 }
 
-bool transform_transpose(kernel *k, stmt_id outer, stmt_id inner, str *why) {
+bool transform_transpose(kernel *k, stmt_id outer, stmt_id inner, transform_made *made, str *why) {
     sym_store *y = k->syms;
     transposing p = {.outer = outer, .inner = inner};
     if (!allowed(k, &p, why)) return false;
@@ -59,6 +59,9 @@ bool transform_transpose(kernel *k, stmt_id outer, stmt_id inner, str *why) {
     stmt_id column = ir_loop(k, o.parent, LOOP_SERIAL, sym_name(y, i.l.var), i.l.extent);
     ir_move(k, column, o.parent, o.next);
     stmt_id row = ir_loop(k, column, LOOP_SERIAL, sym_name(y, o.l.var), o.l.extent);
+    made->tile = tile;
+    transform_report(k, made, column);
+    transform_report(k, made, row);
     ir_s(k, column)->l.want = i.l.want;
     ir_s(k, row)->l.want = o.l.want;
     sym from[2] = {o.l.var, i.l.var}, to[2] = {ir_trip(k, row), ir_trip(k, column)};
@@ -75,6 +78,6 @@ bool transform_transpose(kernel *k, stmt_id outer, stmt_id inner, str *why) {
     return true;
 }
 
-bool apply_transpose(kernel *k, const transform_args *a, str *why) {
-    return transform_transpose(k, a->loop[0], a->loop[1], why);
+bool apply_transpose(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    return transform_transpose(k, a->loop[0], a->loop[1], made, why);
 }

@@ -80,8 +80,9 @@ static bool read_loop(kernel *k, stmt_id loop, reduction_tree *f, str *why) {
     return ir_may_halve(k, l.first, why) && ir_divisible(k, l.parent, why);
 }
 
-/* for r < n { w[r] op= w[r + half] } in front of the loop. */
-static void add_step(kernel *k, stmt_id before, const reduction_tree *f, int64_t half, int64_t n) {
+/* for r < n { w[r] op= w[r + half] } in front of the loop: that loop. */
+static stmt_id add_step(kernel *k, stmt_id before, const reduction_tree *f, int64_t half,
+                        int64_t n) {
     sym_store *s = k->syms;
     stmt_id parent = ir_s(k, before)->parent;
     const char *name = sym_name(s, ir_s(k, before)->l.var);
@@ -97,15 +98,16 @@ static void add_step(kernel *k, stmt_id before, const reduction_tree *f, int64_t
         step.store.value[i] = ir_load(k, f->from[i], other, SYM_TRUE, 0, 0);
     }
     ir_store_n(k, r, &step);
+    return r;
 }
 
-bool transform_tree_reduce(kernel *k, stmt_id loop, str *why) {
+bool transform_tree_reduce(kernel *k, stmt_id loop, transform_made *made, str *why) {
     reduction_tree f = {.base = SYM_ZERO};
     if (!read_loop(k, loop, &f, why)) return false;
     for (int i = 0; i < f.store.n; i++) ir_halve(k, f.store.store.mem[i]);
     for (int64_t n = f.count; n > 1;) {
         int64_t half = (n + 1) / 2;
-        add_step(k, loop, &f, half, n - half);
+        transform_report(k, made, add_step(k, loop, &f, half, n - half));
         n = half;
     }
     sym var = ir_s(k, loop)->l.var, zero = SYM_ZERO;
@@ -119,6 +121,6 @@ bool transform_tree_reduce(kernel *k, stmt_id loop, str *why) {
     return true;
 }
 
-bool apply_tree_reduce(kernel *k, const transform_args *a, str *why) {
-    return transform_tree_reduce(k, a->loop[0], why);
+bool apply_tree_reduce(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    return transform_tree_reduce(k, a->loop[0], made, why);
 }

@@ -132,6 +132,7 @@ bool transform_trim(kernel *k, stmt_id loop, str *why) {
     return true;
 }
 
-bool apply_trim(kernel *k, const transform_args *a, str *why) {
+bool apply_trim(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    (void)made;
     return transform_trim(k, a->loop[0], why);
 }

@@ -86,8 +86,9 @@ static void nothing_comes_of_the_null_handle(void) {
     shop x = open_shop();
     CHECK(!step_split(&x.m, NO_LOOP, 4, "a", "b").inner.id);
     CHECK(!step_swap(&x.m, x.i, NO_LOOP));
-    CHECK(!step_accumulate(&x.m, 0, x.i));
-    CHECK(!step_stage(maybe(&x.m), ir_find_mem(x.m.k, "a1"), x.i, &(stage_axes){0}, -1));
+    CHECK(!step_accumulate(&x.m, 0, x.i).done);
+    made_stage copy = step_stage(maybe(&x.m), ir_find_mem(x.m.k, "a1"), x.i, &(stage_axes){0}, -1);
+    CHECK(!copy.tile && !copy.copy.n);
     CHECK(!x.m.maybe);
     CHECK_INT(x.m.refused, 0);
     CHECK_INT(x.m.steps, 0);
@@ -117,13 +118,13 @@ static void copies_inherit_what_is_wanted(void) {
     shop x = open_shop();
     loop2 j = step_split(&x.m, x.j, 8, "jr", "v");
     step_want(&x.m, j.inner, WANT_VEC);
-    CHECK(step_accumulate(&x.m, x.tile, j.inner));
-    CHECK_INT(x.m.mades, 1); /* that of the stores; j.inner is the first, inside the sum */
+    made_loops others = step_accumulate(&x.m, x.tile, j.inner);
+    CHECK_INT(others.n, 1); /* that of the stores; j.inner is the first, inside the sum */
     CHECK(schedule_at(&x.m, stmt_of(&x.m, j.inner))->parent == stmt_of(&x.m, x.r));
-    CHECK(want_of(&x.m, x.m.made[0]) == WANT_VEC && want_of(&x.m, j.outer) == WANT_NOTHING);
+    CHECK(want_of(&x.m, others.loop[0]) == WANT_VEC && want_of(&x.m, j.outer) == WANT_NOTHING);
     loop2 i = step_split(&x.m, x.i, 16, "ic", "ir"); /* its last iteration is cut short */
     loop_h rest = step_peel(&x.m, i.outer);
-    CHECK(rest.id && x.m.mades > 2);
+    CHECK_INT(loop_chain_from(&x.m, rest).n, 3); /* ic_1, ir_1, jr_1 { .. } */
     int vectors = 0;
     for (stmt_id s = x.m.k->root; (s = ir_next(x.m.k, s, x.m.k->root));)
         vectors += want_of(&x.m, loop_of(&x.m, s)) == WANT_VEC;
@@ -132,20 +133,103 @@ static void copies_inherit_what_is_wanted(void) {
     close_shop(&x);
 }
 
-static void made_loops_come_in_the_order_of_the_tree(void) {
+static void axes_of_a_copy_come_in_the_order_of_the_tree(void) {
     shop x = open_shop();
     stage_axes axes = {0};
     stage_axis(&axes, x.r, false);
     stage_axis(&axes, x.j, false);
-    mem_id tile = step_stage(&x.m, ir_find_mem(x.m.k, "a2"), x.i, &axes, -1);
-    CHECK(tile && x.m.mades == 2);
-    loop_chain copy = schedule_staged(&x.m);
+    made_stage staged = step_stage(&x.m, ir_find_mem(x.m.k, "a2"), x.i, &axes, -1);
+    const loop_chain copy = staged.copy;
     CHECK_INT(copy.n, 2);
     CHECK_INT(trips_of(&x.m, copy.loop[0]), 31);
     CHECK_INT(trips_of(&x.m, copy.loop[1]), 35);
-    loop2 back = step_transpose(&x.m, copy.loop[0], copy.loop[1]);
+    CHECK(copy.body == stmt_of(&x.m, copy.loop[1]));
+    CHECK(schedule_at(&x.m, schedule_at(&x.m, copy.body)->first)->store.mem[0] == staged.tile);
+    made_transpose back = step_transpose(&x.m, copy.loop[0], copy.loop[1]);
+    CHECK(schedule_at(&x.m, schedule_at(&x.m, copy.body)->first)->store.mem[0] == back.tile);
     CHECK_INT(trips_of(&x.m, back.outer), 35);
     CHECK_INT(trips_of(&x.m, back.inner), 31);
+    check_text_is_the_schedule(&x);
+    close_shop(&x);
+}
+
+/* Of a tile of one element there is no loop over its elements; that is no other loop's place. */
+static void what_a_step_made_is_known_by_its_role(void) {
+    shop x = open_shop();
+    loop2 r = step_split(&x.m, x.r, 4, "o", "n");
+    made_rfactor four = step_rfactor(&x.m, x.tile, r.inner);
+    CHECK(four.tile && four.tile != x.tile && four.part.id && !four.element.id);
+    CHECK_INT(trips_of(&x.m, four.part), 4);
+    loop2 o = step_split(&x.m, r.outer, 2, "oo", "on");
+    made_rfactor eight = step_rfactor(&x.m, four.tile, o.inner);
+    CHECK_INT(trips_of(&x.m, eight.part), 2);
+    CHECK_INT(trips_of(&x.m, eight.element), 4);
+    made_loops halves = step_tree_reduce(&x.m, four.part); /* of four lanes: two, and one */
+    CHECK(halves.done);
+    CHECK_INT(halves.n, 2);
+    CHECK_INT(trips_of(&x.m, halves.loop[0]), 2);
+    CHECK_INT(trips_of(&x.m, halves.loop[1]), 1);
+    CHECK(!step_tree_reduce(maybe(&x.m), eight.part).done);
+    check_text_is_the_schedule(&x);
+    close_shop(&x);
+}
+
+static void loops_of_partial_sums_are_known_by_their_roles(void) {
+    for (int wide = 0; wide < 2; wide++) {
+        shop x = open_shop();
+        loop2 j = step_split(&x.m, x.j, 5, "jr", "v");
+        if (wide) CHECK(step_accumulate(&x.m, x.tile, j.inner).done);
+        loop2 r = step_split(&x.m, x.r, 8, "pc", "kr");
+        made_blocks sums = step_block_reduction(&x.m, x.tile, r.outer, x.i);
+        CHECK(sums.tile && sums.tile != x.tile);
+        CHECK(!sums.load.id == !wide && !sums.store.id == !wide);
+        CHECK_INT(trips_of(&x.m, sums.last), 1); /* or none */
+        if (wide) CHECK_INT(trips_of(&x.m, sums.load), 5);
+        stmt_id rest = schedule_at(&x.m, stmt_of(&x.m, sums.last))->first;
+        while (schedule_at(&x.m, rest)->kind == STMT_LOOP) rest = schedule_at(&x.m, rest)->first;
+        CHECK_INT(ir_m(x.m.k, schedule_at(&x.m, rest)->store.mem[0])->scope, MEM_ARG);
+        check_text_is_the_schedule(&x);
+        close_shop(&x);
+    }
+}
+
+/* Each component of a state gets a wider tile: a step on one of them gives that one's. */
+static void the_wider_tile_is_that_of_the_component(void) {
+    scheduler m = {.k = parse("kernel \"place\" {\n"
+                              "  arg a0 i64[1] write\n"
+                              "  arg a1 f32[64] read\n"
+                              "  local t0 i64[1]\n"
+                              "  local t1 f32[1]\n"
+                              "  def t0 = i64(9223372036854775807)\n"
+                              "  def t1 = f32(-inf)\n"
+                              "  for r < 64 {\n"
+                              "    (t1, t0)[0] argmax= a1[r], idx(r)\n"
+                              "  }\n"
+                              "  a0[0] = t0[0]\n"
+                              "}\n")};
+    m.lanes = 8;
+    steps_open(&m);
+    mem_id place = ir_find_mem(m.k, "t0"), value = ir_find_mem(m.k, "t1");
+    loop2 r = step_split(&m, loop_of(&m, ir_find_loop(m.k, "r")), 8, "o", "v");
+    step_mark mark = steps_mark(&m);
+    mem_id wide[2] = {step_rfactor(&m, value, r.inner).tile};
+    CHECK_INT(ir_m(m.k, wide[0])->dtype, QN_F32);
+    steps_back(&m, &mark);
+    wide[1] = step_rfactor(&m, place, r.inner).tile;
+    CHECK_INT(ir_m(m.k, wide[1])->dtype, QN_I64);
+    CHECK(wide[1] != wide[0]);
+    ir_close(m.k);
+}
+
+static void a_tile_whose_step_was_taken_back_is_refused(void) {
+    shop x = open_shop();
+    loop2 r = step_split(&x.m, x.r, 8, "o", "v");
+    step_mark mark = steps_mark(&x.m);
+    mem_id wide = step_rfactor(&x.m, x.tile, r.inner).tile;
+    CHECK(wide && step_transform_layout(&x.m, wide, 1));
+    steps_back(&x.m, &mark);
+    CHECK(!step_transform_layout(&x.m, wide, 1));
+    CHECK_INT(x.m.refused, 1);
     check_text_is_the_schedule(&x);
     close_shop(&x);
 }
@@ -187,9 +271,15 @@ static bool try_it(void *user, const transform_args *a) {
     drawing *d = user;
     kernel *before = parse(uneven), *after = parse(uneven);
     const int64_t none[4] = {1, 1, 1, 1};
-    if (d->seen++ % 7 == 0 && transform_run(after, d->kind, a, NULL) &&
+    const uint32_t loops = after->loops;
+    const mem_id mems = after->mems;
+    transform_made made;
+    if (d->seen++ % 7 == 0 && transform_run(after, d->kind, a, &made, NULL) &&
         ir_verify(after, NULL) == VERDICT_SOUND) {
         d->legal++;
+        CHECK(!made.tile || (made.tile >= mems && made.tile < after->mems));
+        for (uint32_t i = 0; i < made.loops; i++)
+            CHECK(!made.loop[i] || (made.loop[i] > loops && ir_loop_of(after, made.loop[i])));
         check_same(__LINE__, before, after, none);
     }
     ir_close(before);
@@ -274,7 +364,11 @@ static void all(void) {
     RUN(a_refusal_is_counted_unless_it_was_foreseen);
     RUN(swapped_loops_keep_their_handles);
     RUN(copies_inherit_what_is_wanted);
-    RUN(made_loops_come_in_the_order_of_the_tree);
+    RUN(axes_of_a_copy_come_in_the_order_of_the_tree);
+    RUN(what_a_step_made_is_known_by_its_role);
+    RUN(loops_of_partial_sums_are_known_by_their_roles);
+    RUN(the_wider_tile_is_that_of_the_component);
+    RUN(a_tile_whose_step_was_taken_back_is_refused);
     RUN(labels_that_are_taken_get_numbers);
     RUN(going_back_leaves_no_trace);
     RUN(every_row_has_neighbours);

@@ -145,6 +145,42 @@ static void attention_goes_by_blocks_of_keys(void) {
     KEEPS(attention, more);
 }
 
+/* The loops that online reports, after the lines in front of its own; their names. */
+static void rows_made(const char *text, const char *lines, str *names) {
+    kernel *k = parse(text);
+    transform_kind kind;
+    transform_args a;
+    transform_made made;
+    str why;
+    str_open(&why, &ctx.heap);
+    str_add(names, "");
+    if (transform_lines(k, lines, &why) < 0 ||
+        !transform_parse(k, "online t0 jo ko", &kind, &a, &why) ||
+        !transform_run(k, kind, &a, &made, &why))
+        FAIL("%s", why.s);
+    else
+        for (uint32_t i = 0; i < made.loops; i++)
+            str_addf(names, " %s", sym_name(k->syms, ir_s(k, ir_loop_of(k, made.loop[i]))->l.var));
+    str_free(&why);
+    ir_close(k);
+}
+
+/* Of several rows: the maximum as it was, that of the block, and each sum that is rescaled. Of a
+ * single row, the elements of a sum that has several. */
+static void the_loops_over_rows_are_reported(void) {
+    str names;
+    str_open(&names, &ctx.heap);
+    rows_made(attention,
+              "split j 4 -> jo ji\nsplit k 4 -> ko ki\nsplit l 4 -> lo li\nsplit r 4 -> ro ri\n"
+              "block_reduction t3 ro d\nfuse lo ro\nfuse ko lo\n",
+              &names);
+    CHECK_STR(names.s, " was ref scale");
+    names.len = 0;
+    rows_made(weights, "split j 4 -> jo ji\nsplit k 4 -> ko ki\n", &names);
+    CHECK_STR(names.s, " each");
+    str_free(&names);
+}
+
 /* ---- numbers that are none ------------------------------------------------------------------- */
 
 /* In both forms; each result must be the other's, NaN where it is NaN. */
@@ -231,6 +267,7 @@ static void all(void) {
     RUN(sums_are_rescaled_when_the_maximum_grows);
     RUN(blocks_of_any_length_are_kept);
     RUN(attention_goes_by_blocks_of_keys);
+    RUN(the_loops_over_rows_are_reported);
     RUN(infinities_and_nan_come_out_as_without_it);
     RUN(what_is_not_linear_is_refused);
     RUN(weights_that_are_used_again_are_refused);

@@ -85,6 +85,18 @@ static void add_pattern(str *page, const transform_row *row) {
     str_add(page, "\n\n");
 }
 
+/* What the row makes: its words, as code, with commas between. */
+static void add_made(str *page, const transform_row *row) {
+    str_add(page, "Makes `");
+    for (const char *c = row->makes; *c; c++) {
+        if (*c == ' ')
+            str_add(page, "`, `");
+        else
+            str_addn(page, c, 1);
+    }
+    str_add(page, "`.\n");
+}
+
 /* A text indented, as Markdown has code. */
 static void add_code(str *page, const char *text) {
     for (size_t n; *text; text += n) {
@@ -132,7 +144,9 @@ static void make_page(str *page) {
         "`make docs` from `src/transform/transforms.h` and `tests/transform/examples.txt`; each\n"
         "example is the kernel printed before and after the transform ran. LOOP and MEMORY are "
         "names\n"
-        "in the kernel; what is in brackets may be left out.\n\n");
+        "in the kernel; what is in brackets may be left out. A step gives what it makes to the\n"
+        "scheduler: a tile, and loops by their roles, of which one with `?` may be missing and\n"
+        "those with `..` are any number.\n\n");
     for (int i = 0; i < TRANSFORMS; i++) {
         const transform_row *row = &transform_rows[i];
         example e;
@@ -141,6 +155,7 @@ static void make_page(str *page) {
         add_pattern(page, row);
         str_addf(page, "`%.*s`%s.\n", (int)strcspn(row->doc, ":"), row->doc,
                  row->doc + strcspn(row->doc, ":"));
+        if (*row->makes) add_made(page, row);
         if (!example_of(row->name, &e, &file)) continue;
         str_addf(page, "%s\n\n", e.legal);
         add_example(page, &e);
@@ -193,6 +208,49 @@ static void every_example_changes_its_kernel_and_keeps_its_results(void) {
     }
 }
 
+/* Is what was reported what the row says: a tile, and a new loop that is there for each role? */
+static void check_report(const transform_row *row, const kernel *k, const transform_made *made,
+                         uint32_t loops) {
+    uint32_t role = 0;
+    bool tile = false;
+    for (const char *w = row->makes; *w;) {
+        size_t n = strcspn(w, " ");
+        bool any = n > 2 && w[n - 1] == '.', maybe = w[n - 1] == '?';
+        if (n == 4 && !strncmp(w, "tile", 4))
+            tile = true;
+        else if (!any && role >= made->loops)
+            FAIL("%s: no word of %.*s", row->name, (int)n, w);
+        else if (!any && !maybe && !made->loop[role])
+            FAIL("%s: no %.*s", row->name, (int)n, w);
+        else
+            role = any ? made->loops : role + 1;
+        w += n + (w[n] == ' ');
+    }
+    CHECK_INT(made->loops, role);
+    CHECK(tile == (made->tile != 0));
+    for (uint32_t i = 0; i < made->loops; i++)
+        CHECK(!made->loop[i] || (made->loop[i] > loops && ir_loop_of(k, made->loop[i])));
+}
+
+static void every_row_makes_what_it_says(void) {
+    for (int i = 0; i < TRANSFORMS; i++) {
+        example e;
+        char *file;
+        if (!example_of(transform_rows[i].name, &e, &file)) continue;
+        kernel *k = example_kernel(&e, false);
+        transform_kind kind;
+        transform_args a;
+        transform_made made;
+        const uint32_t loops = k->loops;
+        if (transform_parse(k, e.line, &kind, &a, NULL) && transform_run(k, kind, &a, &made, NULL))
+            check_report(&transform_rows[i], k, &made, loops);
+        else
+            FAIL("%s is refused", e.line);
+        ir_close(k);
+        free(file);
+    }
+}
+
 static void the_page_is_what_the_table_and_the_examples_say(void) {
     char *now = whole_file(page_at);
     str page;
@@ -217,6 +275,7 @@ static void all(void) {
     RUN(every_row_has_an_example);
     RUN(a_row_without_an_example_is_noticed);
     RUN(every_example_changes_its_kernel_and_keeps_its_results);
+    RUN(every_row_makes_what_it_says);
     RUN(the_page_is_what_the_table_and_the_examples_say);
 }
 

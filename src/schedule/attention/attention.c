@@ -110,8 +110,8 @@ static bool expand_tiles(block *b, stmt_id row, int rows) {
         size[n++] = ir_m(m->k, schedule_at(m, s)->def.mem)->size;
     }
     if (!n) return true;
-    if (!step_accumulate(maybe(m), tile[0], b->v)) return false;
-    if (!step_accumulate(maybe(m), tile[0], b->u)) return false;
+    if (!step_accumulate(maybe(m), tile[0], b->v).done) return false;
+    if (!step_accumulate(maybe(m), tile[0], b->u).done) return false;
     for (int i = 0; i < n; i++)
         if (size[i] != SYM_ONE) step_transform_layout(m, tile[i], rows);
     return true;
@@ -148,9 +148,8 @@ static void stage_rows(scheduler *m, loop_h where, loop_h sum) {
         stage_axis(&axes, sum, false);
         stage_axis(&axes, u, false);
         stage_axis(&axes, v, false);
-        if (!step_stage(maybe(m), t[i].mem, where, &axes, -1) || !turns) continue;
-        loop_chain c = schedule_staged(m);
-        if (c.n == 3) schedule_copy_across(m, &c, 0);
+        loop_chain c = step_stage(maybe(m), t[i].mem, where, &axes, -1).copy;
+        if (turns && c.n == 3) schedule_copy_across(m, &c, 0);
     }
 }
 
@@ -175,33 +174,12 @@ static void transpose_result(const block *b, stmt_id product) {
         !schedule_step(m, to, schedule_at(m, end)->l.var, &along) || along != 1 ||
         !step_swap(maybe(m), c.loop[0], c.loop[1]))
         return;
-    loop2 back = step_transpose(maybe(m), c.loop[0], c.loop[2]);
+    made_transpose back = step_transpose(maybe(m), c.loop[0], c.loop[2]);
     step_bind(m, back.inner, LOOP_VEC);
     step_bind(m, back.outer, LOOP_UNROLL);
 }
 
 /* ---- slices ---------------------------------------------------------------------------------- */
-
-/* Vectorize the loops that block_reduction, the last step, made to move partial sums: those over a
- * tile's elements, which are alone in the loops that say when. */
-static void vectorize_moves(scheduler *m) {
-    loop_h move[8];
-    int n = 0;
-    for (uint32_t i = 1; i < m->mades && n < 8; i++) {
-        stmt_id when = schedule_at(m, stmt_of(m, m->made[i]))->parent;
-        if (same_loop(loop_of(m, when), m->made[i - 1])) move[n++] = m->made[i];
-    }
-    for (int i = 0; i < n; i++) schedule_vectors(m, move[i]);
-}
-
-/* Vectorize the loops over rows that `online`, the last step, made. */
-static void vectorize_rows(scheduler *m) {
-    loop_h row[8];
-    int n = 0;
-    for (uint32_t i = 0; i < m->mades && n < 8; i++)
-        if (!schedule_has_inner(m, stmt_of(m, m->made[i]))) row[n++] = m->made[i];
-    for (int i = 0; i < n; i++) schedule_vectors(m, row[i]);
-}
 
 static bool defined_inside(const scheduler *m, stmt_id loop, mem_id tile) {
     for (stmt_id s = loop; (s = ir_next(m->k, s, loop));)
@@ -254,7 +232,7 @@ static void product_nest(block *b, row_nest *p, const loop_chain *c, int inner, 
     }
     if (!pad_extent(m, c->loop[inner], b->trips)) return;
     loop2 t = split_tile(m, c->loop[inner], b->trips);
-    if (!t.outer.id || !step_accumulate(maybe(m), tile, b->v)) return;
+    if (!t.outer.id || !step_accumulate(maybe(m), tile, b->v).done) return;
     step_accumulate(m, tile, b->u);
     step_accumulate(m, tile, t.inner);
     loop_h blocks = NO_LOOP;
@@ -272,11 +250,10 @@ static void product_nest(block *b, row_nest *p, const loop_chain *c, int inner, 
     if (p->slices) p->row[p->rows++] = t.outer;
     p->step = inner == 0 ? b->trips : 0;
     transpose_result(b, stmt_of(m, t.outer));
-    if (!blocks.id || !step_block_reduction(maybe(m), tile, blocks, t.outer)) return;
+    if (!schedule_block_sums(m, tile, blocks, t.outer).tile) return;
     p->root = blocks;
     p->slices = true;
     p->step = 0;
-    vectorize_moves(m);
 }
 
 /* Behind a product, as many iterations as the product takes, so that the two nests can be fused. */
@@ -309,7 +286,8 @@ static void shared_nest(block *b, row_nest *p, const loop_chain *c) {
     loop_h along = c->loop[0], across = c->loop[1];
     if (c->n != 4) return;
     step_trim(maybe(m), along);
-    if (!step_privatize(maybe(m), b->u)) return;
+    mem_id tile = step_privatize(maybe(m), b->u);
+    if (!tile) return;
     int width = (trips_of(m, across) > m->lanes ? BLOCK_VECTORS : 1) * m->lanes;
     loop_h sum = step_merge(maybe(m), b->u, b->v, "r");
     if (!sum.id || !pad_extent(m, along, b->trips)) return;
@@ -317,8 +295,6 @@ static void shared_nest(block *b, row_nest *p, const loop_chain *c) {
     if (!t.outer.id || !pad_extent(m, across, width)) return;
     loop2 columns = step_split(m, across, width, "d", "w"), x = schedule_vectors(m, columns.inner);
     if (!x.inner.id || !step_swap(maybe(m), t.inner, columns.outer)) return;
-    stmt_id body = stmt_of(m, x.inner);
-    mem_id tile = schedule_at(m, schedule_at(m, body)->first)->def.mem;
     step_accumulate(m, tile, x.inner);
     step_accumulate(m, tile, x.outer);
     step_accumulate(m, tile, t.inner);
@@ -401,11 +377,10 @@ static void slice_nest(block *b, int i, int64_t slice) {
     loop2 t = step_split(maybe(m), p->sum[0], slice, "c", "r");
     if (!t.outer.id) return;
     p->sum[0] = t.inner;
-    if (!step_block_reduction(maybe(m), tile, t.outer, p->root)) return;
+    if (!schedule_block_sums(m, tile, t.outer, p->root).tile) return;
     p->root = t.outer;
     p->slices = true;
     p->step = 0;
-    vectorize_moves(m);
     cut_root(b, made, slice);
 }
 
@@ -450,9 +425,10 @@ static void stream_rows(block *b) {
         mem_id most = maximum_of(b, p);
         loop_h next = b->nest[other].root;
         bool fused = step_fuse(maybe(m), p->root, next);
-        if (!fused && most && step_online(maybe(m), most, p->root, next)) {
-            vectorize_rows(m);
-            fused = true;
+        if (!fused && most) {
+            made_loops rows = step_online(maybe(m), most, p->root, next);
+            for (uint32_t j = 0; j < rows.n; j++) schedule_vectors(m, rows.loop[j]);
+            fused = rows.done;
         }
         if (fused) join_nest(b, i, other);
     }
@@ -590,7 +566,7 @@ static bool make_nests(block *b, loop_chain *c) {
     loop2 lanes = schedule_vectors(m, blocks.inner);
     b->u = lanes.outer;
     b->v = lanes.inner;
-    if (expand_tiles(b, stmt_of(m, b->v), b->rows) && step_fission(maybe(m), b->v))
+    if (expand_tiles(b, stmt_of(m, b->v), b->rows) && step_fission(maybe(m), b->v).done)
         step_fission(m, b->u);
     for (stmt_id s = schedule_at(m, stmt_of(m, *rows))->first; s && b->nests < MOST_NESTS;
          s = schedule_at(m, s)->next)

@@ -24,13 +24,11 @@ loop2 schedule_vectors(scheduler *m, loop_h l) {
     return schedule_lanes_of(m, l, m->lanes);
 }
 
-bool schedule_block_sums(scheduler *m, mem_id tile, loop_h blocks, loop_h first, loop_h *last) {
-    if (!step_block_reduction(maybe(m), tile, blocks, first)) return false;
-    bool each = m->mades > 3; /* more, over elements, wait, over elements, last */
-    loop_h part[2] = {each ? m->made[1] : NO_LOOP, each ? m->made[3] : NO_LOOP};
-    if (last) *last = m->mades % 2 ? m->made[m->mades - 1] : NO_LOOP;
-    for (int i = 0; i < 2; i++) schedule_vectors(m, part[i]);
-    return true;
+made_blocks schedule_block_sums(scheduler *m, mem_id tile, loop_h blocks, loop_h first) {
+    made_blocks x = step_block_reduction(maybe(m), tile, blocks, first);
+    schedule_vectors(m, x.load);
+    schedule_vectors(m, x.store);
+    return x;
 }
 
 /* The two innermost loops of a copy: vectors along its source, transposed in registers if
@@ -92,9 +90,9 @@ bool contraction_build(plan *p) {
         else
             p->block = p->depth;
     }
-    if (!step_accumulate(maybe(m), p->tile, p->nest.v) ||
-        !step_accumulate(maybe(m), p->tile, p->nest.u) ||
-        !step_accumulate(maybe(m), p->tile, p->nest.mr))
+    if (!step_accumulate(maybe(m), p->tile, p->nest.v).done ||
+        !step_accumulate(maybe(m), p->tile, p->nest.u).done ||
+        !step_accumulate(maybe(m), p->tile, p->nest.mr).done)
         return true; /* correct, if slow */
     loop2 part = step_split(m, row.outer, ceil_div(rt, p->row_parts), "ip", "it");
     loop2 block = step_split(m, part.inner, p->row_block, "ic", "ir");
@@ -104,7 +102,7 @@ bool contraction_build(plan *p) {
     step_swap(m, p->nest.ir, p->nest.jc); /* ip ic jc ir jr */
     step_swap(m, p->nest.ic, p->nest.jc);
     if (!p->along) step_swap(m, p->nest.ir, p->nest.jr);
-    schedule_block_sums(m, p->tile, p->nest.pc, p->nest.ic, &p->nest.last);
+    p->nest.last = schedule_block_sums(m, p->tile, p->nest.pc, p->nest.ic).last;
     return true;
 }
 
@@ -127,16 +125,16 @@ static mem_id pack_words(plan *p, const contraction_operand *o, loop_h where, in
     scheduler *m = p->m;
     stage_axes axes = axes_of(p, o, n, loop);
     stage_axis(&axes, p->nest.part, false);
-    mem_id tile = step_stage(maybe(m), o->mem, where, &axes, -1);
-    loop_chain c = schedule_staged(m);
-    if (!tile || c.n < 2) return tile;
+    made_stage x = step_stage(maybe(m), o->mem, where, &axes, -1);
+    const loop_chain c = x.copy;
+    if (c.n < 2) return x.tile;
     if (same_loop(loop[n - 1], p->sum)) {
         loop2 t = step_split(m, c.loop[c.n - 2], m->lanes, "x", "v");
         step_want(m, t.inner, WANT_VEC);
     } else if (want_of(m, c.loop[c.n - 2]) == WANT_UNROLL) {
         step_bind(m, c.loop[c.n - 2], LOOP_VEC);
     }
-    return tile;
+    return x.tile;
 }
 
 /* A single panel takes a little of each row of the operand, and the next panel visits all those
@@ -166,11 +164,10 @@ static void pack(plan *p, const contraction_operand *o, loop_h where, int n, con
     loop_h last = axes.loop[axes.n - 1];
     bool along = contraction_step(p, o, last) == 1,
          across = !along && contraction_step(p, o, p->sum) == 1;
-    mem_id tile = step_stage(maybe(m), o->mem, where, &axes, o->as);
-    if (!tile) return;
-    p->packed[o == p->b] = tile;
-    loop_chain c = schedule_staged(m);
-    if (!c.n) return;
+    made_stage x = step_stage(maybe(m), o->mem, where, &axes, o->as);
+    const loop_chain c = x.copy;
+    if (!x.tile) return;
+    p->packed[o == p->b] = x.tile;
     if (along && want_of(m, last) == WANT_UNROLL) step_bind(m, c.loop[c.n - 1], LOOP_VEC);
     if (along && deep == 1) pack_side_by_side(p, o, &c);
     if (along && same_loop(where, p->nest.jr) &&
@@ -198,9 +195,9 @@ void contraction_spill(plan *p) {
     scheduler *m = p->m;
     stmt_id rest = epilogue_loop(p);
     if (!rest || schedule_ops(m, rest) < LONG_EPILOGUE) return;
-    loop_h copy = step_spill(maybe(m), p->tile, loop_of(m, rest));
-    if (!copy.id) return;
-    schedule_vectors(m, copy);
+    made_spill sums = step_spill(maybe(m), p->tile, loop_of(m, rest));
+    if (!sums.tile) return;
+    schedule_vectors(m, sums.copy);
     step_want(m, loop_of(m, rest), WANT_NOTHING);
 }
 
@@ -339,25 +336,25 @@ static bool build_few_rows(plan *p, int64_t r, int64_t each, int after) {
     p->nest.jc = column.outer;
     step_want(m, column.inner, WANT_UNROLL);
     if (!p->nest.jc.id || !step_swap(maybe(m), p->nest.row, p->nest.jc) ||
-        !step_accumulate(maybe(m), p->tile, column.inner) ||
-        !step_accumulate(maybe(m), p->tile, p->nest.row))
+        !step_accumulate(maybe(m), p->tile, column.inner).done)
         return false;
-    loop_h epilogue = m->mades ? m->made[0] : NO_LOOP; /* p->nest.row's second part */
+    made_loops rows = step_accumulate(maybe(m), p->tile, p->nest.row);
+    if (!rows.done) return false;
+    loop_h epilogue = rows.n ? rows.loop[0] : NO_LOOP; /* p->nest.row's second part */
     loop2 some = {p->sum, NO_LOOP};
     if (shared > 1) some = step_split(m, p->sum, shared * lanes, "kb", "kr");
     loop2 sum = step_split(m, some.inner.id ? some.inner : p->sum, lanes, "kr", "v");
     if (some.inner.id) step_want(m, sum.outer, WANT_UNROLL);
     step_want(m, sum.inner, WANT_VEC);
-    mem_id wide = step_rfactor(maybe(m), p->tile, sum.inner);
-    if (!wide) return false;
-    loop_h each_lane = m->made[0], elements = m->mades > 1 ? m->made[1] : NO_LOOP;
+    made_rfactor wide = step_rfactor(maybe(m), p->tile, sum.inner);
+    if (!wide.tile) return false;
     step_swap(m, sum.inner, p->nest.row);
     step_swap(m, sum.inner, column.inner);
-    step_swap(m, each_lane, elements);
-    step_transform_layout(m, wide, lanes);
+    step_swap(m, wide.part, wide.element);
+    step_transform_layout(m, wide.tile, lanes);
     step_bind(m, sum.inner, LOOP_VEC);
-    step_bind(m, each_lane, LOOP_VEC);
-    step_bind(m, elements, LOOP_UNROLL);
+    step_bind(m, wide.part, LOOP_VEC);
+    step_bind(m, wide.element, LOOP_UNROLL);
     step_bind(m, p->nest.row, LOOP_UNROLL);
     if (after < LONG_EPILOGUE) step_bind(m, epilogue, LOOP_UNROLL);
     return true;

@@ -81,7 +81,7 @@ static mem_id script_mem(const script_run *r, step_ref ref) {
     return 0;
 }
 
-bool script_step_run(script_run *r, const script_step *s, str *why) {
+bool script_step_run(script_run *r, const script_step *s, transform_made *made, str *why) {
     transform_args a = s->args;
     mem_id *mem[2] = {&a.mem, &a.mem2};
     for (int i = 0; i < a.loops; i++) {
@@ -95,7 +95,7 @@ bool script_step_run(script_run *r, const script_step *s, str *why) {
     }
     for (int i = 0; i < 2; i++)
         if (a.name[i]) a.name[i] = ir_fresh_name(r->k, a.name[i]);
-    if (!transform_run(r->k, (transform_kind)s->kind, &a, why)) return false;
+    if (!transform_run(r->k, (transform_kind)s->kind, &a, made, why)) return false;
     learn(r, s->id);
     return true;
 }
@@ -211,7 +211,7 @@ static bool take_line(reader *t, transform_kind kind, const transform_args *a, s
     script_step step = script_step_of(t->r, t->s, kind, a);
     str_open_in(&named, &k->arena);
     if (t->names) print_named(k, kind, a, &named);
-    if (!script_step_run(t->r, &step, why)) return false;
+    if (!script_step_run(t->r, &step, NULL, why)) return false;
     script_add(t->s, &k->arena, &step);
     t->id[t->n - 1] = step.id;
     if (t->names) str_add(t->names, named.s);
@@ -267,7 +267,7 @@ bool script_take(kernel *k, const script *s, bool prove, str *why) {
     script_run r;
     script_open(&r, k);
     for (uint32_t i = 0; i < s->n; i++) {
-        if (script_step_run(&r, &s->at[i], why)) continue;
+        if (script_step_run(&r, &s->at[i], NULL, why)) continue;
         ir_restore(k, &before);
         return false;
     }

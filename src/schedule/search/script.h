@@ -13,8 +13,9 @@ typedef struct script_run {
 } script_run;
 void script_open(script_run *r, kernel *k); /* of a kernel as it was lowered */
 script_run script_run_copy(const script_run *r);
-/* Apply a step; false: refused, or a loop of it is not there. */
-bool script_step_run(script_run *r, const script_step *s, str *why);
+/* Apply a step; false: refused, or a loop of it is not there. `made`: what it has made; it may be
+ * NULL. */
+bool script_step_run(script_run *r, const script_step *s, transform_made *made, str *why);
 stmt_id script_loop(const script_run *r, step_ref ref); /* 0: it is not there */
 step_ref script_ref(const script_run *r, stmt_id loop);
 

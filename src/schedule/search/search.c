@@ -212,7 +212,7 @@ static bool try_way(void *user, const transform_args *a) {
     if (x->tried++ % x->each) return true;
     script_step step = script_step_of(&v->r, &v->s, x->kind, a);
     ir_saved was = ir_save(k);
-    bool legal = transform_run(k, x->kind, a, NULL);
+    bool legal = transform_run(k, x->kind, a, NULL, NULL);
     ir_restore(k, &was);
     if (!legal) return true;
     put_in(v, &step);
@@ -319,18 +319,11 @@ static void move_loops(mover *v) {
             move_loop(v, loop[i]);
 }
 
-/* Vectorize the innermost loop of the copy that a staging makes: the last one of a perfect nest in
- * front of everything else in the loop where it stands. */
-static void put_copy_kind(mover *v, const script_run *staged, stmt_id at) {
+/* Vectorize the innermost loop of the copy that a staging makes, over the tile's last axis. */
+static void put_copy_kind(mover *v, const script_run *staged, const transform_made *copy) {
     const kernel *k = staged->k;
-    stmt_id def = ir_s(k, at)->first;
-    while (def && !(ir_s(k, def)->kind == STMT_DEF && ir_s(k, def)->def.mem == k->mems - 1))
-        def = ir_s(k, def)->next;
-    stmt_id loop = def ? ir_s(k, def)->next : 0;
-    if (!loop || ir_s(k, loop)->kind != STMT_LOOP) return;
-    for (stmt_id c = ir_s(k, loop)->first; c && ir_s(k, c)->kind == STMT_LOOP;
-         c = ir_s(k, c)->first)
-        loop = c;
+    stmt_id loop = ir_loop_of(k, copy->loop[copy->loops - 1]);
+    if (!loop) return;
     if (ir_most_trips(k, loop) == v->m.lanes)
         put(v, TRANSFORM_vec, script_ref(staged, loop), 0);
     else
@@ -356,10 +349,10 @@ static void stage_at(mover *v, const ir_access *t, const stmt_id *loop, int at, 
     script_step step = script_step_of(&v->r, &v->s, TRANSFORM_stage, &a);
     ir_saved was = ir_save(m->k);
     script_run staged = script_run_copy(&v->r); /* what it learns is forgotten with the step */
-    uint32_t id = schedule_at(m, loop[at])->l.id;
-    bool legal = script_step_run(&staged, &step, NULL);
+    transform_made copy;
+    bool legal = script_step_run(&staged, &step, &copy, NULL);
     put_in(v, &step);
-    if (legal) put_copy_kind(v, &staged, ir_loop_of(m->k, id));
+    if (legal) put_copy_kind(v, &staged, &copy);
     ir_restore(m->k, &was);
     if (legal) give(v, -1);
     v->puts = 0;
@@ -404,7 +397,7 @@ void search_moves(kernel *k, const char *lines, const machine *limits, search_ta
     v->tail = v->s.n;
     while (v->tail > 0 && transform_rows[v->s.at[v->tail - 1].kind].effect >= EFFECT_RUN) v->tail--;
     script_open(&v->r, k);
-    for (uint32_t i = 0; i < v->tail; i++) script_step_run(&v->r, &v->s.at[i], NULL);
+    for (uint32_t i = 0; i < v->tail; i++) script_step_run(&v->r, &v->s.at[i], NULL, NULL);
     move_numbers(v);
     move_out(v);
     move_loops(v);
