@@ -19,8 +19,9 @@
  *   panels  as many as fit the second-level cache are packed together (jq), so that a piece of the
  *           image is copied once for all of them: small images have few products for each element
  *           of a copy
- *   carry   where the sum goes over whole images (a weight's gradient) or many channels, blocks of
- *           it are the outermost loop, so that what a block reads stays in the cache */
+ *   blocks  where the sum goes over whole images (a weight's gradient) or many channels, blocks of
+ *           it are the outermost loop (block_reduction), so that what a block reads stays in the
+ *           cache */
 #include <stdlib.h>
 #include <string.h>
 
@@ -559,7 +560,7 @@ static bool copies_along(scheduler *m, stmt_id body, loop_h l) {
 
 /* Lanes that are contiguous along the sum, as a weight's channels are, are read by whole vectors
  * and transposed in registers. */
-static void turn_panel(conv *c, const loop_chain *copy) {
+static void transpose_panel(conv *c, const loop_chain *copy) {
     scheduler *m = c->m;
     int lanes = c->nv > 1 ? 2 : 1;
     loop_chain sum = *copy;
@@ -588,7 +589,7 @@ static void pack_lanes(conv *c, loop_h where, loop_h panels) {
     if (c->nv > 1) stage_axis(&axes, c->u, false);
     stage_axis(&axes, c->v, false);
     made_stage panel = step_stage(m, c->mem[c->b], where, &axes, -1);
-    if (panel.tile) turn_panel(c, &panel.copy);
+    if (panel.tile) transpose_panel(c, &panel.copy);
 }
 
 /* Split the outermost loop into parts, for each of which the weights are packed once: as many as

@@ -176,10 +176,10 @@ static void block(scheduler *m, mem_id operand, loop_h o, loop_h x, loop_h y) {
     stage_axis(&ax, y, false);
     loop_chain copy = step_stage(m, operand, o, &ax, -1).copy;
     if (copy.n) {
-        bool turn = transposes(m, operand);
-        loop2 t = split_lanes(m, copy.loop[0], turn ? "b" : "u");
+        bool in_registers = transposes(m, operand);
+        loop2 t = split_lanes(m, copy.loop[0], in_registers ? "b" : "u");
         step_swap(m, t.inner, copy.loop[1]);
-        if (turn) {
+        if (in_registers) {
             transpose_nest(m, t.inner);
         } else {
             step_want(m, t.outer, WANT_UNROLL);
@@ -247,10 +247,10 @@ bool schedule_transpose(scheduler *m, loop_chain *c) {
     loop_h along = c->loop[x.along], across = c->loop[x.across];
     int64_t lines = trips_of(m, along);
     if (lines < LEAST || trips_of(m, across) < LEAST) return false;
-    bool turned = transposes(m, x.operand) && loads_only(m, c->body, x.operand);
+    bool in_registers = transposes(m, x.operand) && loads_only(m, c->body, x.operand);
     bool stays = lines * m->limits->line <= 2 * m->limits->l1 &&
                  sat_mul(x.step, m->limits->line) / m->lanes % machine_clash(m->limits);
-    if (!turned && choose_large(m, c, CHOICE_blocks_across, 2, stays)) return false;
+    if (!in_registers && choose_large(m, c, CHOICE_blocks_across, 2, stays)) return false;
     loop_chain_inward(m, c, x.across);
     for (int i = 0; i < c->n; i++)
         if (same_loop(c->loop[i], along)) loop_chain_inward(m, c, i);

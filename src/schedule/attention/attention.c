@@ -85,8 +85,8 @@ static bool has_product(const scheduler *m, stmt_id loop, stmt_id row) {
     return false;
 }
 
-/* Is the body one of rows: several loops, at least one with a product? */
-static bool is_block(const scheduler *m, const loop_chain *c) {
+/* Is the body a row of attention: several loops, at least one with a product? */
+static bool is_attention_row(const scheduler *m, const loop_chain *c) {
     bool product = false;
     int loops = 0;
     for (stmt_id s = schedule_at(m, c->body)->first; s; s = schedule_at(m, s)->next) {
@@ -143,13 +143,13 @@ static void stage_rows(scheduler *m, loop_h where, loop_h sum) {
         if (!t[i].load || !schedule_is_arg(m, &t[i]) || t[i].dyn) continue;
         if (!schedule_step(m, &t[i], var_of(m, v), &across)) continue;
         if (across == 0 || across == 1) continue;
-        bool turns = schedule_step(m, &t[i], var_of(m, sum), &along) && along == 1;
+        bool along_sum = schedule_step(m, &t[i], var_of(m, sum), &along) && along == 1;
         stage_axes axes = {0};
         stage_axis(&axes, sum, false);
         stage_axis(&axes, u, false);
         stage_axis(&axes, v, false);
         loop_chain c = step_stage(maybe(m), t[i].mem, where, &axes, -1).copy;
-        if (turns && c.n == 3) schedule_copy_across(m, &c, 0);
+        if (along_sum && c.n == 3) schedule_copy_across(m, &c, 0);
     }
 }
 
@@ -529,13 +529,13 @@ static bool find_rows(const scheduler *m, stmt_id loop, loop_chain *c) {
     for (stmt_id s = schedule_at(m, c->body)->first; s; s = schedule_at(m, s)->next) {
         if (schedule_at(m, s)->kind != STMT_LOOP) continue;
         loop_chain in = loop_chain_of(m, s);
-        if (!is_block(m, &in) || c->n + in.n > LOOP_CHAIN) continue;
+        if (!is_attention_row(m, &in) || c->n + in.n > LOOP_CHAIN) continue;
         memcpy(&c->loop[c->n], in.loop, (size_t)in.n * sizeof in.loop[0]);
         c->n += in.n;
         c->body = in.body;
         return true;
     }
-    return is_block(m, c);
+    return is_attention_row(m, c);
 }
 
 /* Vectorize the statements beside the rows. */

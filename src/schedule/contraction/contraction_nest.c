@@ -33,8 +33,8 @@ made_blocks schedule_block_sums(scheduler *m, mem_id tile, loop_h blocks, loop_h
 
 /* The two innermost loops of a copy: vectors along its source, transposed in registers if
  * possible. */
-static void copy_vectors(scheduler *m, loop_h outer, loop_h inner, bool turned) {
-    if (turned && trips_of(m, outer) <= m->lanes) schedule_transpose_copy(m, outer, inner);
+static void copy_vectors(scheduler *m, loop_h outer, loop_h inner, bool transpose) {
+    if (transpose && trips_of(m, outer) <= m->lanes) schedule_transpose_copy(m, outer, inner);
     step_bind(m, inner, LOOP_VEC);
     step_bind(m, outer, LOOP_UNROLL);
 }
@@ -230,18 +230,18 @@ static loop_h prefetch_steps(plan *p, int64_t each) {
 static void prefetch_operands(plan *p) {
     scheduler *m = p->m;
     int64_t line = m->limits->vector_bytes / p->size, step = p->nv * m->limits->vector_bytes;
-    int64_t near = m->limits->prefetch_trips;
+    int64_t ahead = m->limits->prefetch_trips;
     loop_h steps = p->uncached ? prefetch_steps(p, line) : NO_LOOP;
     if (steps.id) /* refused, as below, where blocks are that short */
         step_prefetch_trip(maybe(m), p->a->mem, steps, m->limits->prefetch_lines);
     if (!p->packed[0] || contraction_panel_bytes(p) <= m->limits->l1) return;
     if (p->packed[1])
-        step_prefetch_trip(maybe(m), p->packed[1], p->sum, near);
+        step_prefetch_trip(maybe(m), p->packed[1], p->sum, ahead);
     else if (p->panel && p->rows > p->mr)
-        step_prefetch_distance(m, p->b->mem, near * step);
+        step_prefetch_distance(m, p->b->mem, ahead * step);
     else
         return;
-    step_prefetch_trip(maybe(m), p->packed[0], p->sum, near);
+    step_prefetch_trip(maybe(m), p->packed[0], p->sum, ahead);
 }
 
 void contraction_pack(plan *p) {
