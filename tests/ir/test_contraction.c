@@ -114,11 +114,53 @@ static void what_is_no_contraction(void) {
 #undef HEAD
 }
 
+/* The body of the loop over i is a reduction into t0 by that many loops; 0: it is none. */
+static void check_reduction(const char *body, int loops) {
+    char text[600];
+    snprintf(text, sizeof text,
+             "kernel \"k\" {\n  arg a0 f32[6] write\n  reg t0 f32[1]\n  arg a1 f32[30] read\n"
+             "  for i < 6 {\n%s  }\n}\n",
+             body);
+    ir_reduction r;
+    kernel *k = parse(text);
+    if (!k) return;
+    stmt_id i = ir_s(k, k->root)->first;
+    bool is = ir_reduction_of(k, i, &r);
+    if (is != (loops > 0)) FAIL("%s\n%s", is ? "is one:" : "is none:", text);
+    if (is && loops > 0) {
+        CHECK(r.def == ir_s(k, i)->first && r.loop == ir_s(k, r.def)->next);
+        CHECK(ir_s(k, r.update)->store.mem[0] == ir_find_mem(k, "t0"));
+        for (stmt_id s = r.update; s != r.loop; s = ir_s(k, s)->parent) loops--;
+        CHECK_INT(loops, 0);
+    }
+    ir_close(k);
+}
+
+static void reductions_have_any_monoid_and_term(void) {
+#define DEF  "    def t0 = f32(0)\n"
+#define TAIL "    a0[i] = t0[0]\n"
+    check_reduction(DEF "    for r < 5 {\n      t0[0] += a1[5*i + r]\n    }\n" TAIL, 1);
+    check_reduction(DEF "    for r < 5 {\n      t0[0] max= a1[5*i + r]\n    }\n"
+                        "    for s < 1 {\n      a0[i] = t0[0]\n    }\n",
+                    1);
+    check_reduction(DEF "    for r < 5 {\n      for q < 2 {\n        t0[0] += a1[r + q]\n      }\n"
+                        "    }\n" TAIL,
+                    2);
+    check_reduction(DEF TAIL, 0);
+    check_reduction(DEF "    t0[0] = a1[i]\n    for r < 5 {\n      t0[0] += a1[r]\n    }\n" TAIL,
+                    0);
+    check_reduction(DEF "    for r < 5 {\n      t0[0] += a1[r]\n      t0[0] += a1[i]\n    }\n" TAIL,
+                    0);
+#undef DEF
+#undef TAIL
+}
+
 static void all(void) {
     RUN(loops_have_sides_and_steps);
     RUN(operands_say_what_they_load);
     RUN(factors_that_are_more_than_a_load);
     RUN(what_is_no_contraction);
+    RUN(reductions_have_any_monoid_and_term);
 }
 
 int main(int argc, char **argv) {
