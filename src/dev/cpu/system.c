@@ -3,8 +3,8 @@
  *
  * Linux describes each cache of the first processor in a folder of small files; sysconf has the
  * first two caches on other systems and in containers that hide these. Of the last cache sysconf
- * has the sum of all such caches, where there are several: so its own file goes first. What nobody
- * says, or what cannot be, stays as the family's row has it. */
+ * has the sum of all such caches, where there are several: so the files have the last word. What
+ * nobody says, or what cannot be, stays as the family's row has it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -51,37 +51,38 @@ static int64_t listed(const char *text) {
     return n;
 }
 
-/* Is there a third one among them? */
-static bool ask_files(machine *m) {
+/* 0 and less: it is not known. */
+static void take(machine *m, const char *field, int64_t n) {
+    if (n > 0) machine_set(m, field, n);
+}
+
+static void ask_files(machine *m) {
     char line[LINE_SIZE];
-    bool third = false;
     for (int i = 0; i < MOST_CACHES && cache_line(i, "level", line); i++) {
         int level = atoi(line);
         bool code = cache_line(i, "type", line) && line[0] == 'I';
         if (level < 1 || level > LEVELS || code) continue;
         const struct level_fields *x = &level_fields[level - 1];
-        if (cache_line(i, "size", line)) machine_set(m, x->size, amount(line));
-        if (cache_line(i, "ways_of_associativity", line)) machine_set(m, x->ways, amount(line));
-        if (cache_line(i, "shared_cpu_list", line)) machine_set(m, x->sharers, listed(line));
-        if (level == 1 && cache_line(i, "coherency_line_size", line))
-            machine_set(m, "line", amount(line));
-        third |= level == LEVELS;
+        if (cache_line(i, "size", line)) take(m, x->size, amount(line));
+        if (cache_line(i, "ways_of_associativity", line)) take(m, x->ways, amount(line));
+        if (cache_line(i, "shared_cpu_list", line)) take(m, x->sharers, listed(line));
+        if (level == 1 && cache_line(i, "coherency_line_size", line)) take(m, "line", amount(line));
     }
-    return third;
 }
 
 static void ask_number(machine *m, const char *field, int name) {
-    machine_set(m, field, sysconf(name));
+    take(m, field, sysconf(name));
 }
 
 void cpu_ask_system(machine *m) {
+    ask_number(m, "page", _SC_PAGESIZE);
 #ifdef _SC_LEVEL1_DCACHE_SIZE
     ask_number(m, "l1", _SC_LEVEL1_DCACHE_SIZE);
     ask_number(m, "l1_ways", _SC_LEVEL1_DCACHE_ASSOC);
     ask_number(m, "line", _SC_LEVEL1_DCACHE_LINESIZE);
     ask_number(m, "l2", _SC_LEVEL2_CACHE_SIZE);
     ask_number(m, "l2_ways", _SC_LEVEL2_CACHE_ASSOC);
-    if (!ask_files(m)) ask_number(m, "l3", _SC_LEVEL3_CACHE_SIZE);
+    ask_number(m, "l3", _SC_LEVEL3_CACHE_SIZE);
 #endif
-    ask_number(m, "page", _SC_PAGESIZE);
+    ask_files(m);
 }
