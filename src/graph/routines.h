@@ -1,8 +1,7 @@
 /* routines.h - the computations that are no loop nests over a monoid, one row each. A node CALL
  * names one of them, which of its results the node is, and integers that the routine wants to know
- * (docs/decisions/015-calls.md). Shapes and dtypes are the constructor's business
- * (func/index/sort.c, func/linalg), code is the routine room's: routine_<name> and its scratch,
- * scratch_<name>.
+ * (docs/decisions/015-calls.md). Shapes and dtypes are the constructor's (func/index/sort.c,
+ * func/linalg), code is the routine room's: routine_<name> and its scratch, scratch_<name>.
  *
  * X(NAME, name, results, GRAD, EXAMPLES, doc)
  *   results   how many a call has; what nobody wants is not written
