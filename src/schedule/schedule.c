@@ -243,6 +243,8 @@ static bool side_by_side(scheduler *m, bool alone) {
  * outstanding misses by itself; a hardware prefetcher that stops at every page restarts slowly,
  * and one that does not stop likes plain order. */
 static int pages_of(scheduler *m, stmt_id loop, int *each) {
+    *each = 1;
+    if (!ir_no_carried(m->k, loop, loop, FREEDOM_AT_ONCE, NULL)) return 0; /* a scan, in order */
     int64_t n = sym_lo(m->k->syms, schedule_at(m, loop)->l.extent), bytes = 0;
     int widest = 1, streams = 0;
     for (mem_id i = 1; i < m->k->mems; i++) {

@@ -112,6 +112,22 @@ static void few_rows_share_what_is_made_of_blocks(void) {
     check_default(text, "rfactor t0 v", "stage");
 }
 
+/* A long scan streams, too, but pages side by side would go out of its order: nothing of the kind
+ * is proposed. */
+static void a_scan_is_not_asked_for_pages_side_by_side(void) {
+    static const char text[] = "kernel \"scan\" {\n arg a0 f32[16777216] write\n reg t0 f32[1]\n"
+                               " arg a1 f32[16777216] read\n def t0 = f32(0)\n for i < 16777216 {\n"
+                               " t0[0] += a1[i]\n a0[i] = t0[0]\n }\n}\n";
+    const machine limits = one_of(150);
+    kernel *k = parse(text);
+    str lines;
+    str_open(&lines, &ctx.heap);
+    CHECK_INT(schedule_default(k, &limits, &lines).dropped, 0);
+    CHECK(lines.len > 0);
+    str_free(&lines);
+    ir_close(k);
+}
+
 /* Lanes go along the sum only where what they load lies together there: not down the rows of a
  * matrix, and not at places that another array says, but in a table. */
 static void lanes_gather_from_tables_alone(void) {
@@ -580,6 +596,7 @@ static void all(void) {
     RUN(large_results_go_by_blocks_of_the_sum);
     RUN(few_rows_share_what_is_made_of_blocks);
     RUN(lanes_gather_from_tables_alone);
+    RUN(a_scan_is_not_asked_for_pages_side_by_side);
     RUN(large_transpositions_write_lines_in_pairs);
     RUN(accumulators_of_long_rows_stay_in_registers);
     RUN(rows_of_short_runs_go_along_them);

@@ -155,7 +155,7 @@ static void rows_made(const char *text, const char *lines, str *names) {
     str_open(&why, &ctx.heap);
     str_add(names, "");
     if (transform_lines(k, lines, &why) < 0 ||
-        !transform_parse(k, "online t0 jo ko", &kind, &a, &why) ||
+        !transform_parse(k, "online t0 jo ko", NULL, &kind, &a, &why) ||
         !transform_run(k, kind, &a, &made, &why))
         FAIL("%s", why.s);
     else

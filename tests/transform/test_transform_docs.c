@@ -242,7 +242,8 @@ static void every_row_makes_what_it_says(void) {
         transform_args a;
         transform_made made;
         const uint32_t loops = k->loops;
-        if (transform_parse(k, e.line, &kind, &a, NULL) && transform_run(k, kind, &a, &made, NULL))
+        if (transform_parse(k, e.line, NULL, &kind, &a, NULL) &&
+            transform_run(k, kind, &a, &made, NULL))
             check_report(&transform_rows[i], k, &made, loops);
         else
             FAIL("%s is refused", e.line);
