@@ -114,15 +114,18 @@ cat >"$tree/src/transform/halve.c" <<'X'
  * Always legal; of an odd extent the second half is one shorter. */
 #include "transform/transform.h"
 
-bool apply_halve(kernel *k, const transform_args *a, str *why) {
+bool apply_halve(kernel *k, const transform_args *a, transform_made *made, str *why) {
     int64_t extent;
     if (!sym_is_const(k->syms, ir_s(k, a->loop[0])->l.extent, &extent) || extent < 2)
         return ir_refuse(why, "the extent is no number above 1");
-    return ir_split(k, a->loop[0], (extent + 1) / 2, a->name[0], a->name[1], why);
+    if (!ir_split(k, a->loop[0], (extent + 1) / 2, a->name[0], a->name[1], why)) return false;
+    transform_report(k, made, a->loop[0]);
+    transform_report(k, made, ir_s(k, a->loop[0])->first);
+    return true;
 }
 X
 check transform_row before src/transform/transforms.h '^X[(]merge,' <<'X'
-X(halve, "l2", apply_halve, NEST, "halve i -> io ii: the two halves of i's iterations")
+X(halve, "l2", apply_halve, NEST, "outer inner", "halve i -> io ii: the two halves of i's iterations")
 X
 check transform_example after tests/transform/examples.txt <<'X'
 
