@@ -151,7 +151,7 @@ static void take_default(qn_ctx *qn, kernel *k, const script *steps, bool proved
     if (debug_on(qn, 'k')) log_line(qn, "k %s: unproved: %s", k->name, why.s ? why.s : "");
     if (!proved && script_take(k, steps, false, &why)) return;
     qn->run->stats.schedules_dropped++;
-    log_line(qn, "%s runs as lowered: %s", k->name, why.s ? why.s : "");
+    if (debug_on(qn, 'k')) log_line(qn, "k %s: it runs as lowered", k->name);
 }
 
 static void schedule_kernel(qn_ctx *qn, kernel *k, const compile_how *how) {

@@ -123,7 +123,8 @@ typedef struct compile_how {
     bool *tuned;           /* gets whether it is wisdom's */
 } compile_how;
 /* A lowered tree is given its schedule, and put through all passes: it can be emitted. A schedule
- * that is refused is logged and counted, and the default one is taken. Raises. */
+ * that is refused is counted, and logged under QN_DEBUG=k; in place of wisdom's the default one is
+ * taken, in place of the caller's none. Raises. */
 void compile_kernel(qn_ctx *qn, kernel *k, const compile_how *how);
 
 /* ---- program.c: compiled kernels, kept by their text ----------------------------------------- */
