@@ -38,14 +38,30 @@ static void say_below(kernel *k, stmt_id top, ir_grouping g) {
     for (stmt_id s = top; s; s = ir_next(k, s, top)) say_of(k, s, g);
 }
 
-bool schedule_sums_in_order(const scheduler *m, stmt_id top) {
+bool schedule_sums_around(const kernel *k, stmt_id top, stmt_id store) {
+    for (stmt_id s = top; s; s = ir_next(k, s, top))
+        if (ir_s(k, s)->kind == STMT_DEF && ir_s(k, s)->def.mem == ir_s(k, store)->store.mem[0])
+            return false;
+    return true;
+}
+
+static bool in_order_below(const scheduler *m, stmt_id top, bool around) {
     for (stmt_id s = top; s; s = ir_next(m->k, s, top)) {
         const ir_stmt *x = schedule_at(m, s);
         if (x->kind != STMT_STORE || !monoid_commutes(x->monoid)) continue;
+        if (!around && schedule_sums_around(m->k, top, s)) continue;
         ir_grouping g = ir_m(m->k, x->store.mem[0])->sum;
         if (g.parts > 1 || g.chains > 1 || g.lanes > 1) return false;
     }
     return true;
+}
+
+bool schedule_sums_in_order(const scheduler *m, stmt_id top) {
+    return in_order_below(m, top, true);
+}
+
+bool schedule_rows_in_order(const scheduler *m, stmt_id body) {
+    return in_order_below(m, body, false);
 }
 
 /* ---- along the sum --------------------------------------------------------------------------- */
@@ -120,14 +136,46 @@ static void say_pipelined(scheduler *m, stmt_id row) {
             say_below(m->k, s, ir_grouped(1, PIPELINE_VECTORS, m->lanes));
 }
 
+/* Lanes go across the rows. What is summed over all of them, as a loss, has an accumulator for each
+ * lane, where they are next to each other in that sum. */
+static void say_across(scheduler *m, const loop_chain *c, int across) {
+    stmt_id loop = stmt_of(m, c->loop[across]);
+    if (across != c->n - 1 || schedule_trips(m, loop) < m->lanes) return;
+    for (int i = 0; i < c->n; i++)
+        if (!sym_is_const(m->k->syms, extent_of(m, c->loop[i]), NULL)) return;
+    for (stmt_id s = schedule_at(m, c->body)->first; s; s = schedule_at(m, s)->next)
+        if (schedule_at(m, s)->kind == STMT_STORE && schedule_sums_around(m->k, c->body, s))
+            say_of(m->k, s, ir_grouped(1, 1, m->lanes));
+}
+
 static void say_rows(scheduler *m, stmt_id loop) {
     loop_chain c = loop_chain_of(m, loop);
     say_below(m->k, loop, in_order);
-    if (schedule_across(m, &c) >= 0) return;
+    int across = schedule_across(m, &c);
+    if (across >= 0) {
+        say_across(m, &c, across);
+        return;
+    }
     if (schedule_may_pipeline(m, &c))
         say_pipelined(m, c.body);
     else
         say_row_loops(m, c.body, schedule_rows_at_once(m, c.body));
+}
+
+/* Sums over all columns get their accumulators, one a lane, where their grouping says so. */
+void schedule_lanes_around(scheduler *m, stmt_id nest) {
+    mem_id tile[SCHEDULE_TILES];
+    loop_h lanes[SCHEDULE_TILES];
+    int n = 0;
+    for (stmt_id s = nest; s && n < SCHEDULE_TILES; s = ir_next(m->k, s, nest)) {
+        const ir_stmt *x = schedule_at(m, s);
+        if (x->kind != STMT_STORE || !monoid_commutes(x->monoid)) continue;
+        const ir_memory *sum = ir_m(m->k, x->store.mem[0]);
+        if (sum->scope == MEM_ARG || sum->sum.lanes < 2) continue;
+        tile[n] = x->store.mem[0];
+        lanes[n++] = loop_of(m, x->parent);
+    }
+    for (int i = 0; i < n; i++) step_rfactor(maybe(m), tile[i], lanes[i]);
 }
 
 /* ---- products -------------------------------------------------------------------------------- */

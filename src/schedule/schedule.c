@@ -497,7 +497,7 @@ bool schedule_reduces_columns(scheduler *m, const loop_chain *c, int64_t trips) 
 /* Should lanes go across a reduction inside a row, and are its sums in order? */
 static bool goes_across(scheduler *m, const loop_chain *c) {
     return schedule_reduces_columns(m, c, trips_of(m, c->loop[c->n - 1])) &&
-           schedule_sums_in_order(m, c->body);
+           schedule_rows_in_order(m, c->body);
 }
 
 /* Loops inside a row, `rows` rows at a time: each vectorized along itself. */
@@ -655,6 +655,7 @@ static bool columns(scheduler *m, loop_chain *c, int i) {
         if (part.outer.id) c->loop[c->n - 1] = part.outer;
     }
     schedule_gather_once(m, c->loop[0], vector.inner);
+    schedule_lanes_around(m, stmt_of(m, c->loop[0]));
     return true;
 }
 
@@ -772,7 +773,7 @@ int schedule_across(scheduler *m, const loop_chain *c) {
 
 bool schedule_rows(scheduler *m, stmt_id loop) {
     loop_chain c = loop_chain_of(m, loop);
-    int outer = schedule_sums_in_order(m, c.body) ? schedule_across(m, &c) : -1;
+    int outer = schedule_rows_in_order(m, c.body) ? schedule_across(m, &c) : -1;
     if (outer >= 0 && columns(m, &c, outer)) {
         widen_root(m, &c, 0);
         parallel(m, c.loop[0]);

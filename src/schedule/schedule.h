@@ -309,6 +309,11 @@ void schedule_group_sums(kernel *k, const machine *limits);
 bool schedule_sums_said(const kernel *k); /* of any? */
 /* Are all sums below s to be in order, or is nothing said of them? */
 bool schedule_sums_in_order(const scheduler *m, stmt_id s);
+bool schedule_rows_in_order(const scheduler *m, stmt_id body); /* but those around the body */
+/* Give the sums around a nest of vectors across rows the accumulators that are said. */
+void schedule_lanes_around(scheduler *m, stmt_id nest);
+/* Is the tile that the store merges into defined outside of `top`? */
+bool schedule_sums_around(const kernel *k, stmt_id top, stmt_id store);
 
 /* ---- pipeline.c ------------------------------------------------------------------------------ */
 

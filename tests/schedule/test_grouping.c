@@ -110,6 +110,29 @@ static void a_sum_is_grouped_by_facts_and_sizes(void) {
     said_of(few_rows, &wide, " sum in order");
 }
 
+/* Lanes go across short rows: those of the sum over all rows are its accumulators, not added up at
+ * once for each vector of rows. */
+static void a_sum_around_rows_has_the_lanes_that_go_across(void) {
+    static const char loss[] =
+        "kernel \"loss\" {\n  arg a0 f32[1] write\n  reg t0 f32[1]\n  arg a1 f32[640] read\n"
+        "  reg t1 f32[1]\n  arg a2 f32[128] write\n  def t0 = f32(0)\n  for i < 128 {\n    def t1 "
+        "= f32(0)\n"
+        "    for r < 5 {\n      t1[0] += exp(a1[5*i + r])\n    }\n    a2[i] = t1[0]\n    t0[0] += "
+        "log(t1[0])\n  }\n"
+        "  a0[0] = t0[0]\n}\n";
+    kernel *k = parse(loss);
+    schedule_group_sums(k, &limits);
+    CHECK_INT(ir_m(k, 2)->sum.lanes, schedule_lanes(&(scheduler){.k = k, .limits = &limits}));
+    CHECK_INT(ir_m(k, 2)->sum.chains, 1);
+    CHECK_INT(ir_m(k, 4)->sum.lanes, 1);
+    str lines;
+    str_open(&lines, &ctx.heap);
+    CHECK(!schedule_default(k, &limits, &lines).ungrouped);
+    CHECK(strstr(lines.s, "rfactor t0") != NULL);
+    str_free(&lines);
+    ir_close(k);
+}
+
 static void rates_have_no_say(void) {
     machine other = limits;
     machine_field x;
@@ -572,6 +595,7 @@ static void defaults_keep_what_is_said(void) {
 static void all(void) {
     RUN(a_grouping_is_printed_and_parsed);
     RUN(a_sum_is_grouped_by_facts_and_sizes);
+    RUN(a_sum_around_rows_has_the_lanes_that_go_across);
     RUN(rates_have_no_say);
     RUN(schedules_make_what_is_said);
     RUN(defaults_keep_what_is_said);
