@@ -79,6 +79,15 @@ static void packing_is_transposed_in_whole_vectors_of_the_sum(void) {
     }
 }
 
+/* One panel of columns, its rows one behind the other, is not copied to lie as it does. */
+static void columns_that_lie_packed_stay(void) {
+    char text[800];
+    product_of(text, 512, 64, 512, BESIDE);
+    check_default(text, "accumulate t0 mr", "stage a2");
+    product_of(text, 512, 128, 512, BESIDE);
+    check_default(text, "stage a2", "scatter");
+}
+
 /* Partial sums of a whole result would be more than a tile may hold: it is made in parts. */
 static void large_results_go_by_blocks_of_the_sum(void) {
     static const int side[][3] = {{8192, 8192, 1024},
@@ -593,6 +602,7 @@ static void all(void) {
     RUN(operands_outside_the_first_cache_are_prefetched);
     RUN(few_rows_go_along_the_sum);
     RUN(packing_is_transposed_in_whole_vectors_of_the_sum);
+    RUN(columns_that_lie_packed_stay);
     RUN(large_results_go_by_blocks_of_the_sum);
     RUN(few_rows_share_what_is_made_of_blocks);
     RUN(lanes_gather_from_tables_alone);

@@ -268,13 +268,20 @@ static int64_t depth_of_blocks(const plan *p, int64_t n) {
     return p->depth % (n * p->m->lanes) ? 0 : p->depth / n;
 }
 
+/* Do columns lie as a packed panel would: one panel, its rows one behind the other? */
+static bool columns_are_packed(const plan *p) {
+    return p->beside && p->b->as < 0 && p->word == 1 && p->columns == p->nv * p->m->lanes &&
+           contraction_step(p, p->b, p->sum) == p->columns;
+}
+
 /* The depth of a block (KC): deep sums in blocks; where rows are so few that the columns' operand
  * is only streamed, in slices of few of its rows, which are contiguous, instead of column by column
  * across its pages. */
 static void choose_depth(plan *p, bool once) {
     const machine *l = p->m->limits;
     int64_t shorter = short_blocks(p, p->nv * p->m->limits->vector_bytes);
-    p->block = p->pack_columns && shorter ? shorter : long_blocks(p);
+    bool packed = p->pack_columns || columns_are_packed(p);
+    p->block = packed && shorter ? shorter : long_blocks(p);
     bool slices = once && !p->pack_columns && !p->panel && p->depth > l->stream_rows &&
                   row_distance(p, p->b, contraction_step(p, p->b, p->sum)) >= machine_far(l);
     if (slices) p->block = l->stream_rows;
@@ -294,7 +301,7 @@ static void choose_columns(plan *p, bool divisible) {
     const machine *l = p->m->limits;
     bool poor = collides(l, row_distance(p, p->b, down)) || p->b->as >= 0 || p->word > 1;
     int64_t least = !p->beside ? 1 : poor ? l->pack_uses : l->pack_uses_contiguous;
-    bool able = p->b->plain && p->depth >= 8 && !p->panel;
+    bool able = p->b->plain && p->depth >= 8 && !p->panel && !columns_are_packed(p);
     p->pack_columns = able && uses >= least;
     if (able && uses > 1)
         p->pack_columns = choose_large(p, CHOICE_pack_columns, 2, p->pack_columns);
