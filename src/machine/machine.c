@@ -84,49 +84,54 @@ static void take_known(machine *m, const family *f) {
             *machine_value(m, &fields[i]) = *machine_value(&known, &fields[i]);
 }
 
-static bool in_models(const char *ranges, long model) {
+static bool in_models(const char *ranges, const processor_id *p) {
     while (*ranges) {
         char *end;
+        if (!strcmp(ranges, "amx")) return p->tiles;
         long from = strtol(ranges, &end, 16), to = strtol(end + 1, &end, 16);
-        if (model >= from && model <= to) return true;
+        if (p->model >= from && p->model <= to) return true;
         ranges = end + (*end == ',');
     }
     return false;
 }
 
-/* The vendor's text, the family and the model that cpuid tells; false: there is no cpuid. */
-static bool processor(char vendor[13], int *family_, long *model) {
+/* What cpuid tells; false: there is no cpuid. */
+static bool processor_here(processor_id *p) {
 #if defined(__x86_64__) || defined(__i386__)
     unsigned a, b, c, d;
     if (!__get_cpuid(0, &a, &b, &c, &d)) return false;
-    memcpy(vendor, &b, 4);
-    memcpy(vendor + 4, &d, 4);
-    memcpy(vendor + 8, &c, 4);
-    vendor[12] = 0;
+    memcpy(p->vendor, &b, 4);
+    memcpy(p->vendor + 4, &d, 4);
+    memcpy(p->vendor + 8, &c, 4);
+    p->vendor[12] = 0;
     if (!__get_cpuid(1, &a, &b, &c, &d)) return false;
-    *family_ = (int)(a >> 8 & 15);
-    *model = a >> 4 & 15;
-    if (*family_ == 15) *family_ += (int)(a >> 20 & 255);
-    if (*family_ >= 6) *model += (long)(a >> 16 & 15) << 4;
+    p->family = (int)(a >> 8 & 15);
+    p->model = a >> 4 & 15;
+    if (p->family == 15) p->family += (int)(a >> 20 & 255);
+    if (p->family >= 6) p->model += (long)(a >> 16 & 15) << 4;
+    p->tiles = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 24 & 1); /* AMX-TILE */
     return true;
 #else
-    (void)vendor, (void)family_, (void)model;
+    (void)p;
     return false;
 #endif
 }
 
-machine machine_here(void) {
+machine machine_of_processor(const processor_id *p) {
     machine m = machine_generic();
-    char vendor[13];
-    int number;
-    long model;
-    if (!processor(vendor, &number, &model)) return m;
     for (size_t i = 0; i < COUNT_OF(families); i++) {
         const family *f = &families[i];
-        if (f->family != number || strcmp(f->vendor, vendor) != 0) continue;
-        if (in_models(f->models, model)) take_known(&m, f);
+        if (f->family != p->family || strcmp(f->vendor, p->vendor) != 0) continue;
+        if (!in_models(f->models, p)) continue;
+        take_known(&m, f);
+        return m;
     }
     return m;
+}
+
+machine machine_here(void) {
+    processor_id p;
+    return processor_here(&p) ? machine_of_processor(&p) : machine_generic();
 }
 
 bool machine_family(int i, const char **name, const char **doc) {

@@ -33,6 +33,15 @@ void machine_complete(machine *m);
 machine machine_generic(void);
 /* This processor's family, else the generic one: rates and habits, not caches or registers. */
 machine machine_here(void);
+/* The same of one that its vendor's text, its family and model, and whether it has matrix tiles
+ * describe. */
+typedef struct processor_id {
+    char vendor[13];
+    int family;
+    long model;
+    bool tiles;
+} processor_id;
+machine machine_of_processor(const processor_id *p);
 /* The fields as text, a line each; it is read back by machine_read. */
 void machine_print(const machine *m, str *out);
 /* Field number i: what it is, and its place in a record; false past the last. */

@@ -1,4 +1,4 @@
-/* latency.c - how long a load waits for what a cache, or memory, has.
+/* latency.c - how long a cycle is, and how long a load waits for what a cache, or memory, has.
  *
  * A chain of pointers goes once through all lines of a piece of memory in random order, so that no
  * prefetcher guesses the next one and each load waits for the one before. How large the piece is
@@ -34,4 +34,27 @@ void tune_load_seconds(void *memory, size_t size, size_t line, int n, double *se
         seconds[r] = (clock_thread_seconds() - start) / STEPS;
     }
     (void)end;
+}
+
+/* One rotation, which the compiler may not join with others. It is a cycle on every processor that
+ * we know of; an addition of a constant is not: Intel's since Golden Cove make several in one. */
+static inline uint64_t a_cycle_later(uint64_t x) {
+    x = x << 13 | x >> 51;
+    __asm__ volatile("" : "+r"(x));
+    return x;
+}
+
+/* A taken branch may be as long as two of them, so there are four to a round of the loop. */
+double tune_clock_rate(void) {
+    enum { TRIPS = 1 << 18, EACH = 4, TRIES = 15 };
+    double best = 1;
+    for (int round = 0; round < TRIES; round++) {
+        uint64_t x = 1;
+        double start = clock_thread_seconds();
+        for (int i = 0; i < TRIPS; i++)
+            x = a_cycle_later(a_cycle_later(a_cycle_later(a_cycle_later(x))));
+        double t = clock_thread_seconds() - start;
+        if (t < best) best = t;
+    }
+    return (double)TRIPS * EACH / best;
 }

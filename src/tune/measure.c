@@ -330,29 +330,6 @@ static void judge_sum(bench *b) {
                         b->m->page_parallel_read_gain));
 }
 
-/* One addition, which the compiler may not join with others. */
-static inline uint64_t a_cycle_later(uint64_t x) {
-    x += 3;
-    __asm__ volatile("" : "+r"(x));
-    return x;
-}
-
-/* Cycles a second: what a chain of dependent additions of one cycle each says of the clock. A taken
- * branch may be as long as two of them, so there are four to a round of the loop. */
-static double clock_rate(void) {
-    enum { STEPS = 1 << 18, EACH = 4, TRIES = 15 };
-    double best = 1;
-    for (int round = 0; round < TRIES; round++) {
-        uint64_t x = 1;
-        double start = clock_thread_seconds();
-        for (int i = 0; i < STEPS; i++)
-            x = a_cycle_later(a_cycle_later(a_cycle_later(a_cycle_later(x))));
-        double t = clock_thread_seconds() - start;
-        if (t < best) best = t;
-    }
-    return (double)STEPS * EACH / best;
-}
-
 /* Bytes a cycle, from the sum of a tensor that streams. */
 static void keep_memory_rate(bench *b) {
     machine_field f;
@@ -423,7 +400,7 @@ static void measure_fork(bench *b) {
 
 static void measure_clock(bench *b) {
     machine_field f;
-    b->clock = clock_rate();
+    b->clock = tune_clock_rate();
     if (field_named("clock_mhz", &f)) keep(b, &f, (int64_t)(b->clock / 1e6 + 0.5));
 }
 

@@ -129,6 +129,9 @@ void tune_shares(int n, const double *cycles, double seconds, double *share);
  * are written. */
 void tune_load_seconds(void *memory, size_t size, size_t line, int n, double *seconds);
 
+/* Cycles a second: what a chain of dependent rotations of one cycle each says of the clock. */
+double tune_clock_rate(void);
+
 /* ---- widen.c --------------------------------------------------------------------------------- */
 
 /* Make an unscheduled kernel compute in f64, and write f64 where it wrote a narrower float; false:

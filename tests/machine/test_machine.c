@@ -292,6 +292,13 @@ static void latencies_grow_with_the_distance(void) {
     free(memory);
 }
 
+/* No processor makes so many cycles a second; one that takes several steps of the chain in one
+ * cycle seems to. */
+static void the_clock_is_that_of_a_processor(void) {
+    double rate = tune_clock_rate();
+    if (rate < 1e6 || rate > 10e9) FAIL("%.0f cycles a second", rate);
+}
+
 /* One chain: whoever follows it is at every line once before he is back. */
 static void a_chain_of_loads_visits_every_line(void) {
     enum { LINES = 1000, LINE = 32 };
@@ -307,6 +314,29 @@ static void a_chain_of_loads_visits_every_line(void) {
         at = *at;
     }
     CHECK((char *)at == memory);
+}
+
+/* By its model, else, where a virtual machine shows a model of its own, by its matrix tiles. */
+static void a_processor_finds_its_family(void) {
+    static const struct {
+        const char *family;
+        processor_id is;
+    } known[] = {
+        {"skylake-x", {"GenuineIntel", 6, 0x55, false}},
+        {"sapphire-rapids", {"GenuineIntel", 6, 0x8f, true}},
+        {"granite-rapids", {"GenuineIntel", 6, 0xad, true}},
+        {"granite-rapids", {"GenuineIntel", 6, 0xa7, true}},
+        {"generic", {"GenuineIntel", 6, 0xa7, false}},
+        {"zen3", {"AuthenticAMD", 25, 0x01, false}},
+        {"zen4", {"AuthenticAMD", 25, 0x11, false}},
+        {"generic", {"AuthenticAMD", 6, 0xa7, true}},
+    };
+    for (size_t i = 0; i < COUNT_OF(known); i++) {
+        machine m = machine_of_processor(&known[i].is);
+        if (strcmp(m.name, known[i].family) != 0)
+            FAIL("%s, family %d, model %lx: %s, not %s", known[i].is.vendor, known[i].is.family,
+                 (unsigned long)known[i].is.model, m.name, known[i].family);
+    }
 }
 
 /* The system's number for the first core; sysconf has the sum of all of them on some processors. */
@@ -430,6 +460,8 @@ int main(int argc, char **argv) {
     RUN(measuring_says_all_that_it_looked_at);
     RUN(measuring_begins_with_the_familys_rates);
     RUN(latencies_grow_with_the_distance);
+    RUN(the_clock_is_that_of_a_processor);
+    RUN(a_processor_finds_its_family);
     RUN(a_chain_of_loads_visits_every_line);
     RUN(the_last_cache_is_one_cores);
     RUN(caches_are_as_the_system_says);
