@@ -211,6 +211,7 @@ static const char *const words[] = {
     "swap",
     "pad",
     "peel",
+    "align",
     "trim",
     "serial",
     "accumulate",

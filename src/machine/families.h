@@ -26,8 +26,8 @@
  *
  * Granite Rapids' rates are what quern machine --measure said in six of six runs on 2 cores of one
  * (its model shown as another, 4.05 GHz, 480 MiB of last cache), 2026-11-28: of page_parallel_gain
- * 134 to 143, page_parallel_read_gain 111 to 114, nontemporal_gain 161 to 175, memory_threads 51 to
- * 56.
+ * 134 to 143, page_parallel_read_gain 111 to 114, nontemporal_gain 161 to 175, memory_threads 51
+ * to 56.
  *
  * l2_fill: a line that comes from the second cache takes the first one's port, whatever was asked
  * for ahead. On Zen 3 a product of 128 x 768 x 768 by tiles of 4 x 24 took 8.9 cycles for each of

@@ -128,6 +128,7 @@ X(two_chains, RATE, 1, 1024, 40, "the same of two vectors; longer ones fill the 
 X(sum_chains, FACT, 1, 1024, 6, "operations a sum, up to which it has four chains of vectors")
 X(unrolled, RATE, 1, 256, 40, "copies of a statement by unrolling, that still are fetched fast")
 X(transpose_lines, RATE, 1, 1 << 20, 256, "lines of a block of a copy across, written whole")
+X(transpose_reads, RATE, 1, 64, 8, "lines of each row that a block with rows of odd sizes reads")
 X(column_rows, RATE, 1, 1024, 16, "rows of a reduction down columns at a time")
 X(pipeline_ops, FACT, 1, 1024, 10, "operations an element for which rows are pipelined")
 

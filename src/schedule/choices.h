@@ -20,6 +20,6 @@ X(image, 20,
   "a convolution's image is staged at a loop, at the next one inside, or at the one around")
 X(panels, 20, "several panels of weights share what is staged of the image, or each stages its own")
 X(crossing, SEARCH,
-  "a copy across goes by squares in registers, whole rows of them, or through a tile")
+  "a copy across goes by squares in registers, whole rows of them, lines of the result, or a tile")
 X(blocks_across, 20, "a copy across by elements goes through a tile, or as it is")
 X(run, SEARCH, "a tile of a copy across is as long as a quarter of a page, or four times that")

@@ -58,6 +58,9 @@ typedef struct made_spill {
     mem_id tile;
     loop_h copy;
 } made_spill;
+typedef struct made_align {
+    loop_h before, after; /* of the iterations that fill no lines; null: there are none */
+} made_align;
 typedef struct made_transpose {
     mem_id tile;
     loop_h outer, inner; /* of the copy out of it */
@@ -176,6 +179,8 @@ bool step_swap(scheduler *m, loop_h outer, loop_h inner);
 bool step_pad(scheduler *m, loop_h l, int64_t multiple);
 /* The copy for the other iterations, with copies of the loops inside. */
 loop_h step_peel(scheduler *m, loop_h l);
+/* `l` is then the loop of those that fill lines of so many elements. */
+made_align step_align(scheduler *m, loop_h l, mem_id arg, int64_t elements);
 bool step_trim(scheduler *m, loop_h l);
 bool step_bind(scheduler *m, loop_h l, loop_kind kind);
 bool step_nontemporal(scheduler *m, mem_id arg);

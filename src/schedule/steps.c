@@ -283,6 +283,14 @@ loop_h step_peel(scheduler *m, loop_h l) {
     return loop_as(&made, 0);
 }
 
+made_align step_align(scheduler *m, loop_h l, mem_id arg, int64_t elements) {
+    sched_step s = on_tile(TRANSFORM_align, arg, l);
+    transform_made made;
+    s.number = elements;
+    take_for(m, &s, &made);
+    return (made_align){loop_as(&made, 0), loop_as(&made, 1)};
+}
+
 bool step_trim(scheduler *m, loop_h l) {
     return take_loop(m, TRANSFORM_trim, l);
 }

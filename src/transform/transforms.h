@@ -23,6 +23,9 @@ X(pad, "ln", apply_pad, NEST, "",
   "stores to what outlives an iteration are masked off")
 X(peel, "l", apply_peel, NEST, "rest",
   "peel i: the iterations in which nothing is masked or cut short get a loop of their own")
+X(align, "lmn", apply_align, NEST, "before after",
+  "align i a0 16: the iterations that store whole lines of 16 elements to a0, at multiples of it, "
+  "and those before and after them get a loop each")
 X(trim, "l", apply_trim, NEST, "",
   "trim i: keep the iterations in which a store is unmasked and its value is read")
 X(serial, "l", apply_serial, RUN, "", "serial i: one iteration after the other")

@@ -303,6 +303,63 @@ static void peel_is_refused_where_nothing_is_cut_short(void) {
     REFUSES(copy_10, "split i 4 -> o n\npar o", "peel o", "serial");
 }
 
+/* ---- align ---------------------------------------------------------------------------------- */
+
+static const char odd_rows[] = "kernel \"rows\" {\n"
+                               "  arg a0 f32[60] write\n"
+                               "  arg a1 f32[60] read\n"
+                               "  for j < 3 {\n"
+                               "    for i < 20 {\n"
+                               "      a0[20*j + i] = a1[3*i + j]\n"
+                               "    }\n"
+                               "  }\n"
+                               "}\n";
+
+static void align_separates_what_fills_lines(void) {
+    BECOMES(odd_rows, "align i a0 8",
+            "kernel \"rows\" {\n"
+            "  arg a0 f32[60] write\n"
+            "  arg a1 f32[60] read\n"
+            "  for j < 3 {\n"
+            "    for i_1 < -4*j + 8*((j + 1)/2) {\n"
+            "      a0[i_1 + 20*j] = a1[3*i_1 + j]\n"
+            "    }\n"
+            "    for i < 16 {\n"
+            "      a0[i + 16*j + 8*((j + 1)/2)] = a1[3*i - 11*j + 24*((j + 1)/2)]\n"
+            "    }\n"
+            "    for i_2 < 4*j - 8*((j + 1)/2) + 4 {\n"
+            "      a0[i_2 + 16*j + 8*((j + 1)/2) + 16] = a1[3*i_2 - 11*j + 24*((j + 1)/2) + 48]\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+    for (int n = 2; n <= 21; n++) {
+        char line[40];
+        snprintf(line, sizeof line, "align i a0 %d", n);
+        if (20 % n) KEEPS(odd_rows, line);
+    }
+    KEEPS(odd_rows, "align i a0 8\nsplit i 8 -> o v\nvec v");
+    KEEPS("kernel \"tail\" {\n"
+          "  dim n 20 100\n"
+          "  arg a0 f32[4*n] write\n"
+          "  arg a1 f32[4*n] read\n"
+          "  for j < 4 {\n"
+          "    for i < n {\n"
+          "      a0[n*j + i] = neg(a1[n*j + i])\n"
+          "    }\n"
+          "  }\n"
+          "}\n",
+          "align i a0 16\nsplit i 16 -> o v\nvec v");
+}
+
+static void align_is_refused_where_no_line_is_known(void) {
+    REFUSES(odd_rows, "", "align i a0 4", "begins with a whole line");
+    REFUSES(odd_rows, "", "align j a0 8", "element by element");
+    REFUSES(odd_rows, "", "align i a1 8", "does not store to it");
+    REFUSES(odd_rows, "", "align i a0 32", "fewer trips");
+    REFUSES(odd_rows, "unroll i", "align i a0 8", "serial");
+    REFUSES(odd_rows, "swap j i", "align i a0 8", "depends on a loop inside");
+}
+
 /* ---- bind ----------------------------------------------------------------------------------- */
 
 static void par_needs_root_loops_that_share_nothing(void) {
@@ -685,6 +742,8 @@ static void all(void) {
     RUN(peel_takes_masks_off_full_iterations);
     RUN(peel_gives_the_rest_tiles_of_its_own);
     RUN(peel_is_refused_where_nothing_is_cut_short);
+    RUN(align_separates_what_fills_lines);
+    RUN(align_is_refused_where_no_line_is_known);
     RUN(par_needs_root_loops_that_share_nothing);
     RUN(nontemporal_is_for_arguments_only_written);
     RUN(par_in_place_needs_the_same_index);
