@@ -127,9 +127,9 @@ killed() { # killed STEPS COMMAND...: some steps more than there were, then SIGK
     shift
     : >"$scratch/part"
     "$@" --checkpoint 0.001 >"$scratch/part" 2>"$scratch/stderr" &
-    for _ in $(seq 600); do
+    for _ in $(seq 3000); do
         [ "$(grep -c '"step"' "$scratch/part")" -ge "$steps" ] && [ -s "$out.checkpoint" ] && break
-        sleep 0.05
+        sleep 0.01
     done
     kill -KILL "$(pgrep -P $! -x quern || echo $!)"
     wait $! 2>/dev/null
@@ -178,7 +178,7 @@ resnet() {
     "$quern" train resnet18 $digits --set channels=1 --set classes=10 --set width=2 --set small=1 --batch 8 \
         --out "$out" --json "$@"
 }
-check killed_resnet_goes_on goes_on resnet --steps 30
+check killed_resnet_goes_on goes_on resnet --steps 120
 check resnet_keeps_its_statistics sh -c "$quern info $out | grep -q 'layer4.1.bn2.running_var'"
 
 # What is no checkpoint of the training that is to go on.
