@@ -42,8 +42,9 @@
  *
  * latencies of operations and of the first cache, div_cycles, sqrt_cycles: of Zen 3 by vectors of
  * 32 bytes and of Skylake-X by those of 64, from LLVM's X86ScheduleZnver3.td, which has them from
- * AMD's Software Optimization Guide 56665 and llvm-exegesis, and X86SchedSkylakeServer.td. Other
- * families' were not looked up, and are unknown.
+ * AMD's Software Optimization Guide 56665 and llvm-exegesis, and X86SchedSkylakeServer.td. Those of
+ * Granite Rapids' caches were measured in the runs above; others were not looked up, and are
+ * unknown.
  *
  * open_lines: the buffers in which a core gathers such stores. Intel's have 10 (Skylake) to 16 of
  * them, which loads take as well; other makers do not say. 8 leave some to loads. */

@@ -436,6 +436,17 @@ static void transposed_copies_are_transposed_in_registers(void) {
     }
 }
 
+/* Large ones of odd sizes go by rows where stores past the caches gain nothing. */
+static void large_copies_of_odd_sizes_go_by_rows(void) {
+    static const char text[] =
+        "kernel \"turned\" {\n arg a0 f32[1212200] write\n arg a1 f32[1212200] read\n"
+        " for i < 1100 {\n for j < 1102 {\n a0[1102*i + j] = a1[i + 1100*j]\n }\n }\n}\n";
+    machine limits = one_of(150);
+    check_default_of(&limits, text, "align", "split i 16 -> a v");
+    limits.nontemporal_gain = 100;
+    check_default_of(&limits, text, "transpose e v", "stage");
+}
+
 /* A sum over a row that streams from memory has accumulators for parts of the row, in whatever
  * order these are walked: a store and a load between two additions would take longer than one. */
 static void accumulators_of_long_rows_stay_in_registers(void) {
@@ -614,6 +625,7 @@ static void all(void) {
     RUN(one_query_a_head_walks_its_values_as_they_lie);
     RUN(softmax_down_columns_walks_rows);
     RUN(transposed_copies_are_transposed_in_registers);
+    RUN(large_copies_of_odd_sizes_go_by_rows);
     RUN(lines_of_the_next_panel_are_prefetched);
 }
 

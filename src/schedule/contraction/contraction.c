@@ -268,10 +268,11 @@ static int64_t depth_of_blocks(const plan *p, int64_t n) {
     return p->depth % (n * p->m->lanes) ? 0 : p->depth / n;
 }
 
-/* Do columns lie as a packed panel would: one panel, its rows one behind the other? */
+/* Do columns lie as a packed panel would: one panel, its rows one behind the other? Beside packed
+ * rows they are packed nevertheless: what is prefetched there goes by what was packed. */
 static bool columns_are_packed(const plan *p) {
-    return p->beside && p->b->as < 0 && p->word == 1 && p->columns == p->nv * p->m->lanes &&
-           contraction_step(p, p->b, p->sum) == p->columns;
+    return !p->pack_rows && p->beside && p->b->as < 0 && p->word == 1 &&
+           p->columns == p->nv * p->m->lanes && contraction_step(p, p->b, p->sum) == p->columns;
 }
 
 /* The depth of a block (KC): deep sums in blocks; where rows are so few that the columns' operand

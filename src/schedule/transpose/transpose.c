@@ -7,11 +7,9 @@
  * Where whole vectors are written and nothing else is read, squares of a vector a side are loaded
  * along one axis, transposed in registers and stored along the other: as many lines are read side
  * by side as there are elements in one, and each is written once, by non-temporal stores where the
- * result is large. Where rows end within a vector, lines are transposed two by two; of a large
- * result blocks are, into a tile, whose rows are then written by whole lines of the result, and
- * what stands before the first and behind the last of these by itself: 4100^2 takes 0.45 of the
- * time, 4097^2 0.23 (Granite Rapids, one thread, 2026-11-28). All of these pay even where the lines
- * of a pass stay in the nearest caches.
+ * result is large. Where rows end within a vector, lines are transposed two by two, or a large
+ * result is written by whole lines of it (lines.c). All of these pay even where the lines of a pass
+ * stay in the nearest caches.
  *
  * Else the operand that the innermost loop does not walk along is staged: its block is loaded in
  * whole vectors along its own axis, and transposed or scattered into a tile in the order of the
@@ -20,11 +18,10 @@
  * of a page, for the hardware prefetcher to see a stream) by one vector of what is written; the
  * tile is half of a usual L1. The limit is the time of moving each byte once. Where the lines of
  * one pass over a column stay in the nearest caches a tile may gain nothing: the price is asked. */
-#include "schedule/schedule.h"
+#include "schedule/transpose/transpose.h"
 
 enum {
-    LEAST = 16, /* extent worth blocking: no property of a machine, squares must fit it */
-    RUN = 8     /* blocks side by side: rows are read on for some pages' worth of lines */
+    LEAST = 16 /* extent worth blocking: no property of a machine, squares must fit it */
 };
 
 typedef struct crossing {
@@ -74,11 +71,12 @@ static bool transposes(const scheduler *m, mem_id operand) {
 
 /* The nest y { v { .. } } loads along v and stores along y: vectors are transposed in registers,
  * where all of v's iterations are sure to exist. */
-static void transpose_nest(scheduler *m, loop_h v) {
+void copy_transpose_nest(scheduler *m, loop_h v) {
     stmt_id inner = stmt_of(m, v);
     if (!inner) return;
     loop_h y = loop_of(m, schedule_at(m, inner)->parent);
-    bool whole = sym_is_const(m->k->syms, schedule_at(m, inner)->l.extent, NULL);
+    bool whole = sym_is_const(m->k->syms, schedule_at(m, inner)->l.extent, NULL) &&
+                 sym_is_const(m->k->syms, extent_of(m, y), NULL);
     if (whole && schedule_transpose_copy(m, y, v)) step_bind(m, y, LOOP_UNROLL);
     step_bind(m, v, LOOP_VEC);
 }
@@ -92,6 +90,14 @@ static bool loads_only(const scheduler *m, stmt_id body, mem_id operand) {
     return schedule_at(m, body)->first == schedule_at(m, body)->last;
 }
 
+/* Does the body load that operand once? A tile holds what one load takes. */
+bool copy_loads_once(const scheduler *m, stmt_id body, mem_id operand) {
+    ir_access *t;
+    uint32_t n = ir_accesses(m->k, body, &t), loads = 0;
+    for (uint32_t i = 0; i < n; i++) loads += t[i].load && t[i].mem == operand;
+    return loads == 1;
+}
+
 /* Does the body store non-temporally? */
 static bool stores_nontemporal(scheduler *m, stmt_id body) {
     const ir_stmt *x = schedule_at(m, schedule_at(m, body)->first);
@@ -99,20 +105,20 @@ static bool stores_nontemporal(scheduler *m, stmt_id body) {
 }
 
 /* Split the loop across the lines into vectors. */
-static loop2 split_lanes(scheduler *m, loop_h l, const char *outer) {
+loop2 copy_split_lanes(scheduler *m, loop_h l, const char *outer) {
     loop2 t = step_split(m, l, m->lanes, outer, "v");
     step_want(m, t.inner, WANT_VEC);
     return t;
 }
 
 /* Peel a perfect nest: its loop number `i` in the copy for the rest, the outermost is 0. */
-static loop_h peel_nest(scheduler *m, loop_h outermost, int i) {
+loop_h copy_peel_nest(scheduler *m, loop_h outermost, int i) {
     loop_chain rest = loop_chain_from(m, step_peel(maybe(m), outermost));
     return loop_chain_at(&rest, i);
 }
 
 /* Elements of a cache line that are stored along the innermost loop. */
-static int64_t line_elements(const scheduler *m) {
+int64_t copy_line_elements(const scheduler *m) {
     return m->limits->line * m->lanes / m->limits->vector_bytes;
 }
 
@@ -121,7 +127,7 @@ static int64_t line_elements(const scheduler *m) {
  * the next one is begun: parts of eight lines at a time take 1.5 times as long on Zen 3, which
  * joins few. */
 static int64_t square_lines(const scheduler *m, bool nontemporal, int64_t trips) {
-    int64_t line = line_elements(m);
+    int64_t line = copy_line_elements(m);
     bool fits = line > m->lanes && line <= m->limits->registers && trips % (2 * line) == 0;
     return nontemporal && fits ? line : m->lanes;
 }
@@ -134,7 +140,7 @@ static void copy_transposed(scheduler *m, loop_chain *c, loop_h along, loop_h ac
     bool nontemporal = stores_nontemporal(m, c->body);
     int64_t trips = trips_of(m, along), lines = square_lines(m, nontemporal, trips);
     bool pairs = nontemporal && trips % (2 * lines) == 0;
-    loop2 x = split_lanes(m, across, "a");
+    loop2 x = copy_split_lanes(m, across, "a");
     if (!x.outer.id) return;
     line[-1] = x.outer;
     loop2 y = step_split(m, along, lines, "y", "e"), pair = {NO_LOOP, NO_LOOP};
@@ -146,9 +152,9 @@ static void copy_transposed(scheduler *m, loop_chain *c, loop_h along, loop_h ac
     c->body = stmt_of(m, *line);
     if (!step_swap(m, x.outer, *line)) return;
     loop_chain_drop(c, c->n - 2);
-    loop_h rest = peel_nest(m, x.outer, pair.outer.id ? 3 : 2); /* a (n) e v */
-    transpose_nest(m, x.inner);
-    transpose_nest(m, rest);
+    loop_h rest = copy_peel_nest(m, x.outer, pair.outer.id ? 3 : 2); /* a (n) e v */
+    copy_transpose_nest(m, x.inner);
+    copy_transpose_nest(m, rest);
 }
 
 /* The same where rows end within a vector, so that lines are cut between squares: some rows are
@@ -156,7 +162,7 @@ static void copy_transposed(scheduler *m, loop_chain *c, loop_h along, loop_h ac
  * the first-level cache. Items of such rows are made parallel before full squares are peeled. */
 static void copy_transposed_rows(scheduler *m, loop_chain *c, loop_h along, loop_h across) {
     loop_h *column = &c->loop[c->n - 2];
-    loop2 x = split_lanes(m, across, "a");
+    loop2 x = copy_split_lanes(m, across, "a");
     if (!x.outer.id) return;
     *column = x.outer;
     loop2 rows = step_split(m, x.outer, 2, "p", "q");
@@ -165,21 +171,21 @@ static void copy_transposed_rows(scheduler *m, loop_chain *c, loop_h along, loop
     c->body = stmt_of(m, rows.outer);
     c->n--;
     if (c->n == 1) step_bind(m, rows.outer, LOOP_PAR);
-    loop_h left = peel_nest(m, rows.inner, 1); /* q v along */
+    loop_h left = copy_peel_nest(m, rows.inner, 1); /* q v along */
     loop2 y = step_split(m, along, m->lanes, "y", "e");
     if (!y.outer.id) return;
     step_swap(m, x.inner, y.outer);
     step_swap(m, x.inner, y.inner);
-    loop_h cut_short = peel_nest(m, y.outer, 2); /* y e v */
-    transpose_nest(m, x.inner);
+    loop_h cut_short = copy_peel_nest(m, y.outer, 2); /* y e v */
+    copy_transpose_nest(m, x.inner);
     if (left.id)
         step_bind(m, left, LOOP_VEC); /* rows fewer than a vector: one element of each at a time */
     else
-        transpose_nest(m, cut_short);
+        copy_transpose_nest(m, cut_short);
 }
 
 /* The copy of what the nest o { x { y { .. } } } loads into a tile, in the order of x and y. */
-static loop_chain stage_block(scheduler *m, mem_id operand, loop_h o, loop_h x, loop_h y) {
+loop_chain copy_stage_block(scheduler *m, mem_id operand, loop_h o, loop_h x, loop_h y) {
     stage_axes ax = {0};
     stage_axis(&ax, x, false);
     stage_axis(&ax, y, false);
@@ -188,95 +194,24 @@ static loop_chain stage_block(scheduler *m, mem_id operand, loop_h o, loop_h x, 
 
 /* The nest o { x { y { .. } } } over one block: the operand walks along x, stores along y. */
 static void block(scheduler *m, mem_id operand, loop_h o, loop_h x, loop_h y) {
-    loop_chain copy = stage_block(m, operand, o, x, y);
+    if (y.id && trips_of(m, y) == 1) { /* what is left over has no two elements side by side */
+        copy_split_lanes(m, x, "xs");
+        return;
+    }
+    loop_chain copy = copy_stage_block(m, operand, o, x, y);
     if (copy.n) {
         bool in_registers = transposes(m, operand);
-        loop2 t = split_lanes(m, copy.loop[0], in_registers ? "b" : "u");
+        loop2 t = copy_split_lanes(m, copy.loop[0], in_registers ? "b" : "u");
         step_swap(m, t.inner, copy.loop[1]);
         if (in_registers) {
-            transpose_nest(m, t.inner);
+            copy_transpose_nest(m, t.inner);
         } else {
             step_want(m, t.outer, WANT_UNROLL);
             step_swap(m, t.outer, copy.loop[1]);
         }
     }
     step_want(m, step_split(m, x, 4, "xj", "u").inner, WANT_UNROLL);
-    split_lanes(m, y, "ys");
-}
-
-/* Elements of a block along the result's rows, of which lines at both ends are written in parts: it
- * is twice as long as where they are whole. Across them: as wide as its tile may be, to be written
- * and read back from the second cache while others pass. */
-static int64_t block_length(const scheduler *m) {
-    return 2 * m->limits->transpose_lines;
-}
-static int64_t block_width(const scheduler *m) {
-    const machine *l = m->limits;
-    int64_t lines = l->transpose_reads, most = machine_l2(l) / 4;
-    while (lines > 1 && lines * l->line * block_length(m) > most) lines /= 2;
-    return lines * line_elements(m);
-}
-
-/* The nest o { x { y { .. } } } over blocks of one size: squares are transposed in registers into a
- * tile, those of neighbouring lines one after the other; rows of it are written by lines of the
- * result. The next block's lines are asked for as each of this one's is read. */
-static void block_in_lines(scheduler *m, mem_id operand, loop_h o, loop_h x, loop_h y) {
-    int64_t ahead = schedule_bytes(m, operand, trips_of(m, x) + m->lanes - 1);
-    mem_id result = schedule_at(m, schedule_at(m, stmt_of(m, y))->first)->store.mem[0];
-    loop_chain copy = stage_block(m, operand, o, x, y);
-    if (copy.n == 2) {
-        loop2 a = split_lanes(m, copy.loop[0], "b");
-        loop2 e = step_split(m, copy.loop[1], m->lanes, "y", "e");
-        if (step_swap(m, a.inner, e.outer) && step_swap(m, a.inner, e.inner))
-            step_swap(m, a.outer, e.outer);
-        loop_h rest = peel_nest(m, e.outer, 3); /* y b e v */
-        transpose_nest(m, a.inner);
-        step_bind(m, rest, LOOP_VEC);
-        step_prefetch_distance(maybe(m), operand, ahead);
-    }
-    made_align ends = step_align(m, y, result, line_elements(m));
-    split_lanes(m, ends.after, "ya"); /* those before are fewer, and of two lines by a vector */
-    split_lanes(m, y, "ys");
-}
-
-/* The rest of what was cut into blocks, x { y { .. } }: few along x or few along y. */
-static void rest_of_blocks(scheduler *m, loop_h x, loop_h y) {
-    if (!x.id || !y.id) return;
-    bool few = trips_of(m, y) < m->lanes;
-    if (few && !step_swap(m, x, y)) return;
-    loop2 r = step_split(maybe(m), few ? x : y, m->lanes, "r", "v"); /* else one by one */
-    if (r.inner.id) step_want(m, r.inner, WANT_VEC);
-}
-
-/* Whole blocks side by side, o { x { y { .. } } }, and what is left of x. */
-static void row_of_blocks(scheduler *m, mem_id operand, loop_h o, loop_h x, loop_h y) {
-    loop_chain rest = loop_chain_from(m, step_peel(maybe(m), o));
-    block_in_lines(m, operand, o, x, y);
-    rest_of_blocks(m, loop_chain_at(&rest, 1), loop_chain_at(&rest, 2));
-}
-
-/* A large copy whose rows end within a vector, by blocks whose rows are written by lines of the
- * result, see above. An item is a run of blocks side by side, so that what it reads goes on; items
- * are made parallel before whole blocks are peeled: their independence could not be proved then. */
-static void copy_in_lines(scheduler *m, loop_chain *c, mem_id operand, loop_h along,
-                          loop_h across) {
-    const machine *l = m->limits;
-    int64_t wide = block_width(m), blocks = trips_of(m, across) / wide;
-    int64_t run = blocks / (2 * (l->threads > 1 ? l->threads : 1));
-    loop2 x = step_split(m, across, wide, "xo", "xi");
-    loop2 item = step_split(m, x.outer, run < 1 ? 1 : run > RUN ? RUN : run, "p", "q");
-    loop2 y = step_split(m, along, block_length(m), "yo", "yi");
-    if (!item.outer.id || !y.outer.id) return;
-    if (!step_swap(m, x.inner, y.outer) || !step_swap(m, item.inner, y.outer)) return;
-    c->loop[--c->n - 1] = item.outer;
-    c->body = stmt_of(m, item.outer);
-    if (c->n == 1) step_bind(m, item.outer, LOOP_PAR);
-    loop_chain last = loop_chain_from(m, step_peel(maybe(m), y.outer)); /* yo q xi yi */
-    row_of_blocks(m, operand, item.inner, x.inner, y.inner);
-    if (last.n == 4 && trips_of(m, last.loop[3]) >= 2 * line_elements(m))
-        row_of_blocks(m, operand, last.loop[1], last.loop[2], last.loop[3]);
-    else
-        rest_of_blocks(m, loop_chain_at(&last, 2), loop_chain_at(&last, 3));
+    copy_split_lanes(m, y, "ys");
 }
 
 /* A question, where what is copied does not stay in the second-level cache. */
@@ -287,17 +222,6 @@ static int choose_large(scheduler *m, const loop_chain *c, choice_kind kind, int
 }
 
 typedef enum crossing_form { BY_SQUARES, BY_ROWS, BY_TILES, BY_LINES } crossing_form;
-
-/* Are there several blocks each way, of a result that is better written past the caches? What the
- * price says of that is no answer here: it does not know how much is lost by lines that are fetched
- * and written in parts. */
-static bool pays_by_lines(scheduler *m, const loop_chain *c, loop_h along, loop_h across) {
-    const machine *l = m->limits;
-    const ir_stmt *x = schedule_at(m, schedule_at(m, c->body)->first);
-    return x->kind == STMT_STORE && schedule_evicts(m, x->store.mem[0]) &&
-           l->nontemporal_gain > 100 && trips_of(m, along) >= l->transpose_lines &&
-           trips_of(m, across) >= 2 * block_width(m);
-}
 
 /* Lines that are cut within a vector cannot be written by whole squares. */
 static crossing_form choose_form(scheduler *m, const loop_chain *c, mem_id operand, bool whole,
@@ -315,7 +239,8 @@ static crossing_form choose_form(scheduler *m, const loop_chain *c, mem_id opera
 static void cut(scheduler *m, loop_chain *c, mem_id operand, loop_h along, loop_h across) {
     int64_t n = trips_of(m, across), run = m->limits->transpose_lines;
     bool whole = trips_of(m, along) % m->lanes == 0;
-    crossing_form form = choose_form(m, c, operand, whole, pays_by_lines(m, c, along, across));
+    bool lines = copy_pays_by_lines(m, c, operand, along, across);
+    crossing_form form = choose_form(m, c, operand, whole, lines);
     if (form == BY_LINES) copy_in_lines(m, c, operand, along, across);
     if (form == BY_SQUARES) copy_transposed(m, c, along, across);
     if (form == BY_ROWS) copy_transposed_rows(m, c, along, across);
@@ -353,6 +278,7 @@ bool schedule_transpose(scheduler *m, loop_chain *c) {
     bool in_registers = transposes(m, x.operand) && loads_only(m, c->body, x.operand);
     bool stays = lines * m->limits->line <= 2 * m->limits->l1 &&
                  sat_mul(x.step, m->limits->line) / m->lanes % machine_clash(m->limits);
+    if (!in_registers && !copy_loads_once(m, c->body, x.operand)) return false;
     if (!in_registers && choose_large(m, c, CHOICE_blocks_across, 2, stays)) return false;
     loop_chain_inward(m, c, x.across);
     for (int i = 0; i < c->n; i++)
