@@ -63,40 +63,19 @@ static bool count_trips(aligning *a, str *why) {
     return ir_plain(k, a->before, why) && ir_plain(k, a->lines, why);
 }
 
-/* The iterations from `first` on, as many, of a loop or of a copy of it. */
-static void take_part(kernel *k, stmt_id loop, sym first, sym count) {
-    sym_store *s = k->syms;
-    sym was = ir_s(k, loop)->l.var;
-    ir_s(k, loop)->l.var = sym_loop(s, sym_name(s, was), count);
-    ir_s(k, loop)->l.extent = count;
-    sym now = sym_add(s, first, ir_trip(k, loop));
-    ir_subst(k, loop, 1, &was, &now);
-}
-
-static stmt_id copy_of(kernel *k, stmt_id loop, stmt_id before) {
-    stmt_id copy = ir_copy(k, loop);
-    ir_insert(k, copy, ir_s(k, loop)->parent, before);
-    ir_rename(k, copy);
-    return copy;
-}
-
 bool apply_align(kernel *k, const transform_args *args, transform_made *made, str *why) {
     aligning a = {.k = k, .loop = args->loop[0], .n = args->number};
     sym_store *s = k->syms;
     ir_stmt l = *ir_s(k, a.loop);
-    if (l.loop != LOOP_SERIAL) return ir_refuse(why, "only a serial loop can be aligned");
+    if (!transform_may_part(k, a.loop, "aligned", why)) return false;
     if (a.n < 2) return ir_refuse(why, "a line has more than one element");
-    if (!ir_divisible(k, l.parent, why)) return false;
-    for (stmt_id p = l.parent; p; p = ir_s(k, p)->parent)
-        if (ir_s(k, p)->loop == LOOP_VEC)
-            return ir_refuse(why, "lanes of a vector loop would differ in trips");
     if (!find_base(&a, args->mem, why) || !count_trips(&a, why)) return false;
     sym end = sym_add(s, a.before, a.lines), after = sym_sub(s, l.l.extent, end);
     if (!ir_plain(k, after, why)) return false;
-    stmt_id head = copy_of(k, a.loop, a.loop), tail = copy_of(k, a.loop, l.next);
-    take_part(k, head, SYM_ZERO, a.before);
-    take_part(k, tail, end, after);
-    take_part(k, a.loop, a.before, a.lines);
+    stmt_id head = transform_copy(k, a.loop, a.loop), tail = transform_copy(k, a.loop, l.next);
+    transform_take_trips(k, head, SYM_ZERO, a.before);
+    transform_take_trips(k, tail, end, after);
+    transform_take_trips(k, a.loop, a.before, a.lines);
     transform_report(k, made, head);
     transform_report(k, made, tail);
     return true;

@@ -88,14 +88,36 @@ static bool is_rest(const kernel *k, sym extent) {
     return false;
 }
 
+bool transform_may_part(kernel *k, stmt_id loop, const char *parted, str *why) {
+    const ir_stmt *l = ir_s(k, loop);
+    if (l->loop != LOOP_SERIAL) return ir_refuse(why, "only a serial loop can be %s", parted);
+    if (!ir_divisible(k, l->parent, why)) return false;
+    for (stmt_id p = l->parent; p; p = ir_s(k, p)->parent)
+        if (ir_s(k, p)->loop == LOOP_VEC)
+            return ir_refuse(why, "lanes of a vector loop would differ in trips");
+    return true;
+}
+
+stmt_id transform_copy(kernel *k, stmt_id loop, stmt_id before) {
+    stmt_id copy = ir_copy(k, loop);
+    ir_insert(k, copy, ir_s(k, loop)->parent, before);
+    ir_rename(k, copy);
+    return copy;
+}
+
+void transform_take_trips(kernel *k, stmt_id loop, sym first, sym count) {
+    sym_store *s = k->syms;
+    sym was = ir_s(k, loop)->l.var;
+    ir_s(k, loop)->l.var = sym_loop(s, sym_name(s, was), count);
+    ir_s(k, loop)->l.extent = count;
+    sym now = sym_add(s, first, ir_trip(k, loop));
+    ir_subst(k, loop, 1, &was, &now);
+}
+
 bool transform_peel(kernel *k, stmt_id loop, transform_made *made, str *why) {
     sym_store *s = k->syms;
     ir_stmt l = *ir_s(k, loop);
-    if (l.loop != LOOP_SERIAL) return ir_refuse(why, "only a serial loop can be peeled");
-    if (!ir_divisible(k, l.parent, why)) return false;
-    for (stmt_id p = l.parent; p; p = ir_s(k, p)->parent)
-        if (ir_s(k, p)->loop == LOOP_VEC)
-            return ir_refuse(why, "lanes of a vector loop would differ in trips");
+    if (!transform_may_part(k, loop, "peeled", why)) return false;
     if (is_rest(k, l.l.extent)) return ir_refuse(why, "the loop is what a peeling left");
     peeling p = {.k = k, .loop = loop, .var = l.l.var, .full = l.l.extent, .late = SYM_ZERO};
     find_full(&p);
@@ -109,21 +131,9 @@ bool transform_peel(kernel *k, stmt_id loop, transform_made *made, str *why) {
     sym left = sym_sub(s, l.l.extent, p.full);
     if (!ir_plain(k, p.full, why) || !ir_plain(k, left, why)) return false;
 
-    stmt_id copy = ir_copy(k, loop);
-    ir_insert(k, copy, l.parent, l.next);
-    ir_rename(k, copy);
-    sym same = ir_s(k, copy)->l.var;
-    sym rest = sym_loop(s, sym_name(s, same), left);
-    ir_s(k, copy)->l.var = rest;
-    ir_s(k, copy)->l.extent = left;
-    sym shifted = sym_add(s, p.full, ir_trip(k, copy));
-    ir_subst(k, copy, 1, &same, &shifted);
-
-    sym first = sym_loop(s, sym_name(s, l.l.var), p.full);
-    ir_s(k, loop)->l.var = first;
-    ir_s(k, loop)->l.extent = p.full;
-    first = ir_trip(k, loop);
-    ir_subst(k, loop, 1, &l.l.var, &first);
+    stmt_id copy = transform_copy(k, loop, l.next);
+    transform_take_trips(k, copy, p.full, left);
+    transform_take_trips(k, loop, SYM_ZERO, p.full);
     transform_report(k, made, copy);
     return true;
 }

@@ -98,6 +98,12 @@ bool transform_merge(kernel *k, stmt_id outer, stmt_id inner, const char *name,
                      transform_made *made, str *why);
 bool transform_pad(kernel *k, stmt_id loop, int64_t multiple, str *why);
 bool transform_peel(kernel *k, stmt_id loop, transform_made *made, str *why);
+/* Of peel.c, for all that give parts of a loop's iterations loops of their own. May the loop be
+ * parted? A copy of it with loops and tiles of its own, in front of a sibling. Only so many
+ * iterations, from `first` on. */
+bool transform_may_part(kernel *k, stmt_id loop, const char *parted, str *why);
+stmt_id transform_copy(kernel *k, stmt_id loop, stmt_id before);
+void transform_take_trips(kernel *k, stmt_id loop, sym first, sym count);
 bool transform_trim(kernel *k, stmt_id loop, str *why);
 bool transform_bind(kernel *k, stmt_id loop, loop_kind kind, str *why);
 bool transform_accumulate(kernel *k, mem_id tile, stmt_id loop, transform_made *made, str *why);

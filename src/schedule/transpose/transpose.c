@@ -229,8 +229,9 @@ static crossing_form choose_form(scheduler *m, const loop_chain *c, mem_id opera
     bool able = transposes(m, operand) && loads_only(m, c->body, operand);
     if (!able) return BY_TILES;
     if (whole) return (crossing_form)choose_large(m, c, CHOICE_crossing, 3, BY_SQUARES);
-    int answer = choose_large(m, c, CHOICE_crossing, lines ? 3 : 2, 0);
-    return answer == (lines ? 2 : 1) ? BY_TILES : answer || !lines ? BY_ROWS : BY_LINES;
+    static const crossing_form forms[] = {BY_LINES, BY_ROWS, BY_TILES}; /* the first that may be */
+    int first = lines ? 0 : 1;
+    return forms[first + choose_large(m, c, CHOICE_crossing, 3 - first, 0)];
 }
 
 /* A loop that has been split stays split: a later refusal leaves a kernel correct and slower. Lines
