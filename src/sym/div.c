@@ -421,6 +421,8 @@ static sym divide(sym_store *s, sym a, sym b, int *effort) {
     s->overflow = false;
     *effort -= DIVISION_COST;
     sym quotient = divide_afresh(s, a, b, effort);
+    const sym_node *z = sym_at(s, quotient);
+    if (z->lo == 0 && z->hi == 0) quotient = SYM_ZERO; /* a sum of variables of one value */
     if (!s->overflow && (first || *effort > 0)) {
         s->memo[slot].a = a;
         s->memo[slot].b = b;

@@ -185,7 +185,11 @@ enum { TRUTH_STEPS = 16 };
 
 static sym truth_within(form *f, int steps);
 
+/* Dividing by the terms' common number may hide a sign that the range shows before. */
 static sym truth_of(form *f) {
+    range r = form_range(f);
+    if (!f->overflow && r.lo >= 0) return SYM_TRUE;
+    if (!f->overflow && r.hi < 0) return SYM_FALSE;
     return truth_within(f, TRUTH_STEPS);
 }
 

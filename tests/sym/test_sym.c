@@ -297,6 +297,18 @@ static void divisors_with_known_parts(void) {
     at_close();
 }
 
+/* Variables of one value stay in sums, but what is zero by them is no quotient. */
+static void a_quotient_that_is_zero_is_folded(void) {
+    at_open();
+    sym n = var("n", 1, INT64_MAX), one = var("one", 1, 1);
+    sym e = plus(sub(add(mul(n, one), mul(mul(n, one), one)), n), -1);
+    sym rest = sym_mod(at.s, e, n);
+    CHECK_SAME(sym_div(at.s, e, n), SYM_ZERO);
+    CHECK_SAME(sym_div(at.s, rest, n), SYM_ZERO);
+    CHECK_SAME(sym_mod(at.s, rest, n), rest);
+    at_close();
+}
+
 static void symbolic_extents_prove(void) {
     at_open();
     sym n = var("n", 1, INT64_MAX), m = var("m", 1, INT64_MAX);
@@ -390,6 +402,20 @@ static void comparisons_normalise(void) {
     sym p = sym_ge0(at.s, x);
     CHECK_SAME(sym_ge0(at.s, plus(p, -1)), p);
     CHECK_SAME(sym_ge0(at.s, scale(p, -1)), sym_lt(at.s, x, num(0)));
+    at_close();
+}
+
+/* e < x is x - e - 1 >= 0, also where only the undivided form's range has a sign: found by
+ * fuzz_sym. */
+static void comparisons_see_the_sign_before_they_divide(void) {
+    at_open();
+    sym a = var("a", 1, 7), b = var("b", 1, 2), one = var("one", 1, 1);
+    sym c = var("c", 16, 89), d = var("d", 0, 171);
+    sym most = sym_max(at.s, SYM_ONE, sub(d, c));
+    sym up = sub(add(plus(scale(one, 64), 2), scale(a, 7)), scale(b, 16));
+    sym e = mul(scale(most, 16), sym_mod(at.s, sym_div(at.s, up, scale(one, 8)), b));
+    CHECK_SAME(sym_ge0(at.s, plus(scale(e, -1), -1)), SYM_FALSE);
+    CHECK_SAME(sym_lt(at.s, e, SYM_ZERO), SYM_FALSE);
     at_close();
 }
 
@@ -694,11 +720,13 @@ int main(int argc, char **argv) {
     RUN(negative_and_flipped_indices_divide);
     RUN(symbolic_divisors);
     RUN(divisors_with_known_parts);
+    RUN(a_quotient_that_is_zero_is_folded);
     RUN(symbolic_extents_prove);
     RUN(partial_tiles_prove);
     RUN(remainders_by_products_prove);
     RUN(padding_validity);
     RUN(comparisons_normalise);
+    RUN(comparisons_see_the_sign_before_they_divide);
     RUN(conjunctions_normalise);
     RUN(min_and_max_fold);
     RUN(linear_view_and_split);
