@@ -99,7 +99,8 @@ static void every_short_length_is_exact_to_rounding(void) {
 }
 
 static void rows_fill_vectors_and_leave_some_over(void) {
-    static const int64_t lengths[] = {1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 15, 16, 17, 30, 64, 77, 128};
+    static const int64_t lengths[] = {1,  2,  3,  4,  5,  7,  8,  9,  11, 12,  13,
+                                      15, 16, 17, 27, 30, 45, 64, 72, 77, 128, 243};
     for (size_t i = 0; i < COUNT_OF(lengths); i++) {
         check_length(QN_F32, 19, lengths[i]);
         check_length(QN_F64, 9, lengths[i]);
@@ -107,8 +108,9 @@ static void rows_fill_vectors_and_leave_some_over(void) {
 }
 
 static void long_lengths_and_primes(void) {
-    static const int64_t lengths[] = {1000, 1009, 1024,  1331,  2197,  2401,  3125,  4096,  6561,
-                                      8191, 9973, 10007, 16384, 30030, 32768, 65536, 65537, 100003};
+    static const int64_t lengths[] = {1000,  1009,  1024,  1331,  2197,  2401,  3125,
+                                      4096,  6561,  8191,  9973,  10007, 16384, 30030,
+                                      32768, 65536, 65537, 76545, 100003};
     for (size_t i = 0; i < COUNT_OF(lengths); i++) {
         check_length(QN_F64, 1, lengths[i]);
         check_length(QN_F32, 1, lengths[i]);

@@ -81,6 +81,28 @@ INLINE void OF(by8)(PAIR *x) {
     x[3] = OF(plus)(e3, o3), x[7] = OF(minus)(e3, o3);
 }
 
+/* Three of three: columns of x[3 a + b], turned by w^(b k) with w = e^(-2 pi i / 9), then rows. */
+INLINE void OF(by9)(PAIR *x) {
+    const REAL c1 = (REAL)0.76604444311897803520, s1 = (REAL)0.64278760968653932632;
+    const REAL c2 = (REAL)0.17364817766693034885, s2 = (REAL)0.98480775301220805937;
+    const REAL c4 = (REAL)-0.93969262078590838405, s4 = (REAL)0.34202014332566873304;
+    PAIR a[3] = {x[0], x[3], x[6]}, b[3] = {x[1], x[4], x[7]}, c[3] = {x[2], x[5], x[8]};
+    OF(by3)(a);
+    OF(by3)(b);
+    OF(by3)(c);
+    PAIR u[3] = {a[1], OF(times)(b[1], OF(all)(c1), OF(all)(-s1)),
+                 OF(times)(c[1], OF(all)(c2), OF(all)(-s2))};
+    PAIR v[3] = {a[2], OF(times)(b[2], OF(all)(c2), OF(all)(-s2)),
+                 OF(times)(c[2], OF(all)(c4), OF(all)(-s4))};
+    PAIR w[3] = {a[0], b[0], c[0]};
+    OF(by3)(w);
+    OF(by3)(u);
+    OF(by3)(v);
+    x[0] = w[0], x[3] = w[1], x[6] = w[2];
+    x[1] = u[0], x[4] = u[1], x[7] = u[2];
+    x[2] = v[0], x[5] = v[1], x[8] = v[2];
+}
+
 /* Of an odd radix k and r - k share their sums: of x[j] + x[r-j], by cosines, and of x[j] - x[r-j],
  * by sines. */
 INLINE PAIR OF(cosines)(const PAIR *x, const PAIR *sum, int r, int k, const REAL *turn) {
@@ -140,6 +162,8 @@ INLINE void OF(butterfly)(PAIR *x, int r, const REAL *turn) {
         OF(by4)(x, x + 1, x + 2, x + 3);
     else if (r == 8)
         OF(by8)(x);
+    else if (r == 9)
+        OF(by9)(x);
     else
         OF(by_odd)(x, r, turn);
 }
@@ -159,7 +183,7 @@ INLINE PAIR OF(load_pair)(const fft_planes *x, int64_t at) {
     return (PAIR){OF(load)((const REAL *)x->re + at), OF(load)((const REAL *)x->im + at)};
 }
 INLINE void OF(load_pairs)(PAIR *v, int r, const fft_planes *x, int64_t at, int64_t step) {
-    if (r > 8) {
+    if (r > 9) {
         FFT_UNROLL
         for (int k = 0; k < r; k++) v[k] = OF(load_pair)(x, at + k * step);
         return;
@@ -172,6 +196,7 @@ INLINE void OF(load_pairs)(PAIR *v, int r, const fft_planes *x, int64_t at, int6
     if (r > 5) v[5] = OF(load_pair)(x, at + 5 * step);
     if (r > 6) v[6] = OF(load_pair)(x, at + 6 * step);
     if (r > 7) v[7] = OF(load_pair)(x, at + 7 * step);
+    if (r > 8) v[8] = OF(load_pair)(x, at + 8 * step);
 }
 
 INLINE void OF(store_pair)(const fft_planes *y, int64_t at, PAIR v) {
@@ -201,8 +226,9 @@ INLINE void OF(pass_along_q)(const fft_pass *f, int r, int64_t from, int64_t to)
             if (r > 5) OF(store_pair)(&f->y, at + 5 * s, OF(by_root)(f, v[5], 5, p));
             if (r > 6) OF(store_pair)(&f->y, at + 6 * s, OF(by_root)(f, v[6], 6, p));
             if (r > 7) OF(store_pair)(&f->y, at + 7 * s, OF(by_root)(f, v[7], 7, p));
+            if (r > 8) OF(store_pair)(&f->y, at + 8 * s, OF(by_root)(f, v[8], 8, p));
             FFT_UNROLL
-            for (int k = 8; k < r; k++)
+            for (int k = 9; k < r; k++)
                 OF(store_pair)(&f->y, at + k * s, OF(by_root)(f, v[k], k, p));
         }
 }
@@ -240,8 +266,12 @@ TARGET static void OF(pass)(const fft_pass *f, int64_t from, int64_t to) {
         OF(pass_along_p)(f, 8, from, to);
     else if (alone && r == 4 && LANES > 1)
         OF(pass_along_p)(f, 4, from, to);
+    else if (alone && r == 9 && LANES > 1)
+        OF(pass_along_p)(f, 9, from, to);
     else if (alone)
         OF(pass_along_p)(f, r, from, to);
+    else if (r == 9 && LANES > 1)
+        OF(pass_along_q)(f, 9, from, to);
     else if (r == 8 && LANES > 1)
         OF(pass_along_q)(f, 8, from, to);
     else if (r == 5 && LANES > 1)
