@@ -9,7 +9,7 @@
 typedef enum measure { RATIO_MEAN, RATIO_LEAST, LIMIT_LEAST, SECONDS, CAUSAL, USES } measure;
 
 static const struct {
-    const char *family, *part; /* cases whose names hold `part` */
+    const char *family, *part; /* cases whose names hold `part`, or with a ! do not hold it */
     measure measure;
     double floor;
 } floors[] = {
@@ -21,7 +21,8 @@ static const struct {
     {"gemv", "", RATIO_LEAST, 0.9},
     {"narrow", "1024", LIMIT_LEAST, 0.7},
     {"narrow", "", RATIO_MEAN, 1.0},
-    {"stream", "", LIMIT_LEAST, 0.85},
+    {"stream", "!transpose", LIMIT_LEAST, 0.85},
+    {"stream", "transpose", LIMIT_LEAST, 0.7},
     {"stream", "", RATIO_MEAN, 1.5},
     {"cached", "", RATIO_MEAN, 1.2},
     {"attention", "T1024", LIMIT_LEAST, 0.6},
@@ -94,6 +95,10 @@ static bool met(const group *g, measure m, double floor, double *value) {
     return !g->missing && *value >= floor;
 }
 
+static bool holds(const char *name, const char *part) {
+    return *part == '!' ? !strstr(name, part + 1) : strstr(name, part) != NULL;
+}
+
 int vs_floors(int n, const vs_result *r) {
     static const char *const what[] = {"of the best peer, mean", "of the best peer, least",
                                        "of the limit, least",    "seconds",
@@ -106,7 +111,7 @@ int vs_floors(int n, const vs_result *r) {
             double value;
             for (int k = 0; k < n; k++)
                 if (r[k].threads == threads && !strcmp(r[k].c->family, floors[i].family) &&
-                    strstr(r[k].c->name, floors[i].part))
+                    holds(r[k].c->name, floors[i].part))
                     add(&g, &r[k], floors[i].measure);
             if (!g.n) continue;
             measure m = floors[i].measure;
