@@ -119,7 +119,10 @@ static void copies_that_differ_a_little_are_scheduled_too(void) {
         "}\n }\n",
         "for i < 200 {\n for j < 203 {\n a0[304*i + j] = %s(a1[i + 300*j], a2[0])\n }\n }\n",
         "for i < 256 {\n for j < n {\n a0[n*i + j] = %s(a1[i + 256*j], a2[0])\n }\n }\n",
-        "for i < 300 {\n for j < 300 {\n a0[300*i + j] = abs(%s(a1[i + 300*j], a2[0]))\n }\n }\n"};
+        "for i < 300 {\n for j < 300 {\n a0[300*i + j] = abs(%s(a1[i + 300*j], a2[0]))\n }\n }\n",
+        "for i < 33 {\n for j < 304 {\n a0[304*i + j] = %s(a1[i + 33*j], a2[j])\n }\n }\n",
+        "for i < 257 {\n for j < 304 {\n a0[304*i + j] = %s(a1[i + 257*j], a2[j])\n }\n }\n",
+        "for i < 161 {\n for j < 303 {\n a0[303*i + j] = %s(a1[i + 161*j], a2[j])\n }\n }\n"};
     static const char *const dtype[] = {"f32", "f64", "bf16"};
     machine m = small_one(150, 32, 2, 64);
     harness h;
@@ -129,7 +132,7 @@ static void copies_that_differ_a_little_are_scheduled_too(void) {
             char form[600], text[900];
             snprintf(form, sizeof form,
                      "kernel \"across\" {\n dim n 250 290\n arg a0 %s[90000] write\n arg a1 "
-                     "%s[90001] read\n arg a2 %s[1] read\n %s}\n",
+                     "%s[90001] read\n arg a2 %s[304] read\n %s}\n",
                      dtype[d], dtype[d], dtype[d], body[i]);
             snprintf(text, sizeof text, form, "maximum");
             run_copy(&h, &m, text, "");
@@ -154,11 +157,49 @@ static void whole_blocks_are_transposed_in_registers(void) {
     harness_close(&h);
 }
 
+static void count_dropped(void *user, const char *line) {
+    if (strstr(line, "dropped,")) ++*(int *)user;
+}
+
+static bool take_any(void *user, const char *lines) {
+    ++*(int *)user;
+    return lines != NULL;
+}
+
+/* A search is offered no form that a copy cannot have: a tile takes what one load reads. */
+static void a_search_is_offered_what_can_be_made(void) {
+    static const char *const body[] = {"a1[i + %d*j]", "maximum(a1[i + %d*j], a1[i + %d*j + 1])",
+                                       "maximum(a1[i + %d*j], a2[j])"};
+    static const int columns[] = {303, 304};
+    for (size_t i = 0; i < 2 * COUNT_OF(body); i++) {
+        int dropped = 0, proposed = 0, n = columns[i % 2];
+        setenv("QN_DEBUG", "s", 1);
+        qn_ctx *qn =
+            qn_open(&QN_OPTIONS(.device = "ref", .log = count_dropped, .log_user = &dropped));
+        unsetenv("QN_DEBUG");
+        char value[100], text[500];
+        snprintf(value, sizeof value, body[i / 2], 290, 290);
+        snprintf(text, sizeof text,
+                 "kernel \"across\" {\n arg a0 f32[90000] write\n arg a1 f32[90000] read\n arg a2 "
+                 "f32[304] read\n for i < 290 {\n for j < %d {\n a0[%d*i + j] = %s\n }\n }\n}\n",
+                 n, n, value);
+        kernel *k = ir_parse(qn, text);
+        machine m = small_one(150, 32, 2, 64);
+        if (!k) FAIL("%s", qn_error(qn));
+        if (k) schedule_proposals(k, &m, take_any, &proposed);
+        CHECK(proposed > 1);
+        CHECK_INT(dropped, 0);
+        if (k) ir_close(k);
+        qn_close(qn);
+    }
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(copies_of_any_shape_keep_their_elements);
     RUN(large_rows_of_odd_sizes_are_written_by_lines);
     RUN(copies_that_differ_a_little_are_scheduled_too);
     RUN(whole_blocks_are_transposed_in_registers);
+    RUN(a_search_is_offered_what_can_be_made);
     return test_end();
 }

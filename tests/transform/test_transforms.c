@@ -357,6 +357,10 @@ static void align_is_refused_where_no_line_is_known(void) {
     REFUSES(odd_rows, "", "align i a1 8", "does not store to it");
     REFUSES(odd_rows, "", "align i a0 32", "fewer trips");
     REFUSES(odd_rows, "unroll i", "align i a0 8", "serial");
+    REFUSES(
+        "kernel \"none\" {\n  arg a0 f32[60] write\n  arg a1 f32[60] read\n"
+        "  for j < 0 {\n    for i < 4 {\n      a0[11*j + 28 + i] = a1[2*i + j]\n    }\n  }\n}\n",
+        "", "align i a0 6", "fewer trips");
     REFUSES(odd_rows, "swap j i", "align i a0 8", "depends on a loop inside");
 }
 

@@ -194,8 +194,10 @@ loop_chain copy_stage_block(scheduler *m, mem_id operand, loop_h o, loop_h x, lo
 
 /* The nest o { x { y { .. } } } over one block: the operand walks along x, stores along y. */
 static void block(scheduler *m, mem_id operand, loop_h o, loop_h x, loop_h y) {
-    if (y.id && trips_of(m, y) == 1) { /* what is left over has no two elements side by side */
-        copy_split_lanes(m, x, "xs");
+    if (!x.id || !y.id) return;
+    loop_h one = trips_of(m, y) == 1 ? x : trips_of(m, x) == 1 ? y : NO_LOOP;
+    if (one.id) { /* what is left over has no two elements side by side, or no two lines */
+        copy_split_lanes(m, one, same_loop(one, x) ? "xs" : "ys");
         return;
     }
     loop_chain copy = copy_stage_block(m, operand, o, x, y);
@@ -223,15 +225,17 @@ static int choose_large(scheduler *m, const loop_chain *c, choice_kind kind, int
 
 typedef enum crossing_form { BY_SQUARES, BY_ROWS, BY_TILES, BY_LINES } crossing_form;
 
-/* Lines that are cut within a vector cannot be written by whole squares. */
+/* Lines that are cut within a vector cannot be written by whole squares, and a tile holds what one
+ * load takes. */
 static crossing_form choose_form(scheduler *m, const loop_chain *c, mem_id operand, bool whole,
                                  bool lines) {
     bool able = transposes(m, operand) && loads_only(m, c->body, operand);
     if (!able) return BY_TILES;
-    if (whole) return (crossing_form)choose_large(m, c, CHOICE_crossing, 3, BY_SQUARES);
+    int ways = copy_loads_once(m, c->body, operand) ? 3 : 2;
+    if (whole) return (crossing_form)choose_large(m, c, CHOICE_crossing, ways, BY_SQUARES);
     static const crossing_form forms[] = {BY_LINES, BY_ROWS, BY_TILES}; /* the first that may be */
     int first = lines ? 0 : 1;
-    return forms[first + choose_large(m, c, CHOICE_crossing, 3 - first, 0)];
+    return forms[first + choose_large(m, c, CHOICE_crossing, ways - first, 0)];
 }
 
 /* A loop that has been split stays split: a later refusal leaves a kernel correct and slower. Lines
