@@ -98,11 +98,12 @@ bool transform_merge(kernel *k, stmt_id outer, stmt_id inner, const char *name,
                      transform_made *made, str *why);
 bool transform_pad(kernel *k, stmt_id loop, int64_t multiple, str *why);
 bool transform_peel(kernel *k, stmt_id loop, transform_made *made, str *why);
-/* Of peel.c, for all that give parts of a loop's iterations loops of their own. May the loop be
- * parted? A copy of it with loops and tiles of its own, in front of a sibling. Only so many
- * iterations, from `first` on. */
+/* Shared by transforms that divide a loop's iterations among several loops: in peel.c. */
+/* Is the loop serial, and may its copies differ in trips? `parted` is the verb of the refusal. */
 bool transform_may_part(kernel *k, stmt_id loop, const char *parted, str *why);
+/* A copy of the loop, with variables and tiles of its own, in front of that sibling. */
 stmt_id transform_copy(kernel *k, stmt_id loop, stmt_id before);
+/* Keep `count` of the loop's iterations, from `first` on. */
 void transform_take_trips(kernel *k, stmt_id loop, sym first, sym count);
 bool transform_trim(kernel *k, stmt_id loop, str *why);
 bool transform_bind(kernel *k, stmt_id loop, loop_kind kind, str *why);

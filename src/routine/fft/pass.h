@@ -81,7 +81,8 @@ INLINE void OF(by8)(PAIR *x) {
     x[3] = OF(plus)(e3, o3), x[7] = OF(minus)(e3, o3);
 }
 
-/* Three of three: columns of x[3 a + b], turned by w^(b k) with w = e^(-2 pi i / 9), then rows. */
+/* Radix 9 as 3 x 3: transforms of three along a of x[3 a + b], twiddle factors w^(b k) with
+ * w = e^(-2 pi i / 9), then transforms of three along b. */
 INLINE void OF(by9)(PAIR *x) {
     const REAL c1 = (REAL)0.76604444311897803520, s1 = (REAL)0.64278760968653932632;
     const REAL c2 = (REAL)0.17364817766693034885, s2 = (REAL)0.98480775301220805937;

@@ -6,7 +6,8 @@
 /* ---- radices --------------------------------------------------------------------------------- */
 
 /* Eights first, since a first pass of eight makes what follows whole vectors; an odd power of two
- * ends with fours. Nines before threes for the same reason. */
+ * ends with fours. Nines before threes: behind a first pass of three the next has three columns,
+ * fewer than a vector. */
 bool fft_plan_of(fft_plan *p, int64_t n) {
     static const uint8_t odd[] = {9, 3, 5, 7, 11, 13};
     *p = (fft_plan){.n = n};

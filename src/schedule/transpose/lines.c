@@ -1,7 +1,7 @@
 /* lines.c - large copies across whose rows end within a line of the cache.
  *
- * A store past the caches writes a whole vector at a multiple of its size, and no row begins there
- * but some. So blocks are transposed into a tile, in registers by squares, and each row of the tile
+ * A non-temporal store writes a whole vector at a multiple of its size, and only some rows begin at
+ * one. So blocks are transposed into a tile, in registers by squares, and each row of the tile
  * is written by whole lines of the result; what stands before the first of these and behind the
  * last one gets loops of its own (align). 4100^2 takes 0.45 of the time, 4097^2 0.23 (Granite
  * Rapids, one thread, 2026-11-28). docs/decisions/030-rows-by-lines.md has what else was tried.

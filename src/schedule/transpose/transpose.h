@@ -23,9 +23,10 @@ loop_chain copy_stage_block(scheduler *m, mem_id operand, loop_h o, loop_h x, lo
 
 /* ---- lines.c --------------------------------------------------------------------------------- */
 
-/* Does it pay to write the chain's large result by lines? Do so. */
+/* Does it pay to write the chain's large result by whole lines of the cache? */
 bool copy_pays_by_lines(scheduler *m, const loop_chain *c, mem_id operand, loop_h along,
                         loop_h across);
+/* Schedule it so. */
 void copy_in_lines(scheduler *m, loop_chain *c, mem_id operand, loop_h along, loop_h across);
 
 #endif
