@@ -92,13 +92,15 @@ typedef uint32_t stmt_id;
 typedef enum mem_scope { MEM_ARG, MEM_LOCAL, MEM_REG } mem_scope;
 /* NONTEMPORAL: what is written need not stay in the caches. INPLACE: what is written is to lie
  * where an input does. PIECE: it is part of a value that other launches write the rest of: it
- * begins at any element, not on a cache line, and others' elements may lie between its own. */
+ * begins at any element, not on a cache line, and others' elements may lie between its own. ROW:
+ * the next launch goes on where this one ends, or ends where it begins: it is in no cache. */
 typedef enum arg_access {
     ACCESS_READ = 1,
     ACCESS_WRITE = 2,
     ACCESS_NONTEMPORAL = 4,
     ACCESS_INPLACE = 8,
-    ACCESS_PIECE = 16
+    ACCESS_PIECE = 16,
+    ACCESS_ROW = 32
 } arg_access;
 
 /* How the terms of a sum that is made in a tile are grouped. The terms, in the order of the lowered
@@ -125,12 +127,12 @@ static inline ir_grouping ir_grouped(int parts, int chains, int lanes) {
 }
 
 typedef struct ir_memory {
-    uint8_t scope;   /* mem_scope */
-    uint8_t access;  /* of arguments: arg_access bits */
-    uint8_t dtype;   /* qn_dtype */
-    sym size;        /* elements */
-    int arg;         /* position among the launch's buffers, for MEM_ARG */
-    int ahead;       /* bytes from a loaded vector to the one that is prefetched; 0: none */
+    uint8_t scope;  /* mem_scope */
+    uint8_t access; /* of arguments: arg_access bits */
+    uint8_t dtype;  /* qn_dtype */
+    sym size;       /* elements */
+    int arg;        /* position among the launch's buffers, for MEM_ARG */
+    int ahead; /* bytes from a vector that is accessed to the one that is prefetched; 0: none */
     ir_grouping sum; /* of a tile */
     mem_id learner;  /* of a tile: whose sum it is that is being learned; 0: none is */
 } ir_memory;
@@ -539,7 +541,7 @@ bool ir_stored_first(kernel *k, str *why);
 enum {
     LOOP_KINDS = LOOP_WORD + 1,
     MEM_SCOPES = MEM_REG + 1,
-    ARG_ACCESS_WORDS = 5,
+    ARG_ACCESS_WORDS = 6,
     GROUPING_WORDS = 6 /* with a number each */
 };
 extern const char *const loop_words[LOOP_KINDS]; /* what text calls them */

@@ -135,7 +135,7 @@ static bool stores_output(const kernel *k, stmt_id s) {
     const ir_stmt *x = ir_s(k, s);
     return x->kind == STMT_STORE && x->n == 1 && x->monoid == MONOID_SET &&
            ir_m(k, x->store.mem[0])->scope == MEM_ARG &&
-           ir_m(k, x->store.mem[0])->access == ACCESS_WRITE;
+           (ir_m(k, x->store.mem[0])->access & ~ACCESS_ROW) == ACCESS_WRITE;
 }
 
 /* How many arguments of the output's size its value reads at the output's index. */

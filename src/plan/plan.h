@@ -27,7 +27,7 @@ typedef struct plan_request {
     const uint32_t *over;
     /* By place in the order: memory that will hold the same value in most runs; NULL: none will. */
     const bool *lasting;
-    bool trips; /* of a loop's body: see run/loop/loop.c */
+    const bool *rows; /* of a loop's body, by place: is it an argument that is a row of an array? */
 } plan_request;
 
 /* ---- lift.c ---------------------------------------------------------------------------------- */

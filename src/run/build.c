@@ -340,22 +340,21 @@ static void give_up(void *made) {
     programs_forget(((const plan_made *)made)->qn);
 }
 
-/* Slices of sequences and rows of stacks, which follow each other: all but states. */
-static bool *find_loose(const builder *b, const plan_request *r) {
+/* Rows of sequences and of stacks, which follow each other, and which of those begin anywhere. */
+static void find_rows(builder *b, const plan_request *r) {
     graph *g = b->g;
+    bool *row = arena_zeroed(b->scratch, b->f->nodes + 1);
     bool *loose = arena_zeroed(b->scratch, b->f->nodes + 1);
-    for (uint32_t i = 0; i < b->f->nodes; i++) {
-        const graph_node *x = node_at(g, b->f->order[i]);
-        loose[i] = x->op == OP_ARGUMENT && argument_kind(x) == ARGUMENT_SLICE;
-    }
-    for (uint32_t i = 0; i < r->roots; i++) loose[b->f->pos[r->root[i]] - 1] = !r->over[i];
+    memcpy(row, r->rows, b->f->nodes * sizeof *row);
+    for (uint32_t i = 0; i < r->roots; i++) row[b->f->pos[r->root[i]] - 1] = !r->over[i];
     for (uint32_t i = 0; i < b->f->nodes; i++) {
         const graph_node *x = node_at(g, b->f->order[i]);
         int64_t many, width = (int64_t)qn_dtype_size((qn_dtype)x->dtype);
-        if (loose[i] && sym_is_const(g->syms, shape_numel(g, x->shape), &many))
-            loose[i] = many % (64 / width) != 0;
+        bool known = sym_is_const(g->syms, shape_numel(g, x->shape), &many);
+        loose[i] = row[i] && (!known || many % (64 / width));
     }
-    return loose;
+    b->terms.row = row;
+    b->terms.loose = loose;
 }
 
 run_plan *plan_build(qn_ctx *qn, const plan_request *r, const plan_key *key) {
@@ -382,7 +381,7 @@ run_plan *plan_build(qn_ctx *qn, const plan_request *r, const plan_key *key) {
     b.f = f;
     b.terms = (compile_terms){
         .f = f, .roots = r->roots, .root = r->root, .donated = r->over, .lasting = r->lasting};
-    if (r->trips) b.terms.loose = find_loose(&b, r);
+    if (r->rows) find_rows(&b, r);
     b.slot_of = arena_zeroed(&scratch, (r->nodes + 1) * sizeof *b.slot_of);
     make_slots(&b, r->roots, r->root);
     p->packing = arena_zeroed(&p->arena, (b.f->kernels + 1) * sizeof *p->packing);

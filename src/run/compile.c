@@ -86,12 +86,14 @@ uint32_t *compile_products(const fusion *f, arena *a) {
     return products;
 }
 
-/* Rows of a loop's sequences and stacks begin where they do. */
-static void mark_loose(const compile_terms *t, const lowered *low) {
-    for (mem_id m = 0; t->loose && m < low->k->mems; m++) {
+/* Rows of a loop's sequences and stacks begin where they do, and are another in each trip. */
+static void mark_rows(const compile_terms *t, const lowered *low) {
+    for (mem_id m = 0; t->row && m < low->k->mems; m++) {
         ir_memory *x = ir_m(low->k, m);
-        if (x->scope == MEM_ARG && t->loose[t->f->pos[low->arg[x->arg]] - 1])
-            x->access |= ACCESS_PIECE;
+        if (x->scope != MEM_ARG) continue;
+        uint32_t place = t->f->pos[low->arg[x->arg]] - 1;
+        if (t->loose[place]) x->access |= ACCESS_PIECE;
+        if (t->row[place]) x->access |= ACCESS_ROW;
     }
 }
 
@@ -102,7 +104,7 @@ static void say_sums(kernel *k, const machine *limits) {
 
 void compile_lower(qn_ctx *qn, const compile_terms *t, const fuse_kernel *fk, kernel_forms *out) {
     lower_kernel(qn, t->f, fk, &out->low);
-    mark_loose(t, &out->low);
+    mark_rows(t, &out->low);
     out->parts = split_reduction(out->low.k, &out->first, out->part);
     if (!out->parts) pack_weight(qn, t, fk, out);
     if (!fk->piece.into) mark_inplace(t, out);

@@ -87,6 +87,7 @@ typedef struct compile_terms {
     const uint32_t *donated;  /* by root, as in plan_request; NULL: none is */
     const uint32_t *products; /* by place: kernels with a contraction that read it; NULL */
     const bool *lasting; /* by place in the order: memory with the same value in most runs; NULL */
+    const bool *row;     /* by place: it is a row of what other launches have other rows of; NULL */
     const bool *loose;   /* by place: its memory begins at any element; NULL: on a cache line */
 } compile_terms;
 
@@ -262,7 +263,9 @@ typedef struct loop_place {
 typedef struct loop_state {
     size_t size, home, other; /* home, other: in the scratch; home where nobody wants the end */
     int final;                /* the argument that wants it, or -1 */
-    bool over;                /* a trip may write it over the one before */
+    /* The argument in whose rows it is, which stacks it before each trip, or behind it; or -1. */
+    int before, behind;
+    bool over; /* a trip may write it over the one before */
     loop_place now;
 } loop_state;
 /* A leaf or an output of a body: an argument's kind and number; a state's number, or 1 + behind
@@ -280,6 +283,7 @@ typedef struct loop_launch {
     uint32_t results, inputs, stacks;
     int trips_result;       /* the argument, or -1 */
     uint32_t *stack;        /* by stack: its argument */
+    const bool *rooted;     /* by stack: do trips write it by itself? else a state is in it */
     loop_leaf *leaf;        /* by leaf of the body */
     loop_state *state;      /* by state */
     loop_place *in, *out;   /* where the body's leaves and outputs are in a trip */
@@ -443,7 +447,8 @@ typedef struct loop_body {
     run_plan *plan;
     loop_leaf *leaf;
     node_id *stack;
-    uint32_t stacks;
+    uint32_t stacks, *before, *behind; /* by state: 1 + the stack in whose rows it is, or 0 */
+    bool *rooted;                      /* by stack: is it a root of the body's own? */
 } loop_body;
 /* Plan the bodies of the loops among these nodes, which p then owns: by place, NULL: there are
  * none. Makes orders. Raises. */

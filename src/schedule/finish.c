@@ -89,8 +89,15 @@ static bool is_filled(scheduler *m, mem_id i) {
 bool schedule_evicts(const scheduler *m, mem_id i) {
     int64_t most = machine_evicting(m->limits);
     const ir_memory *mem = ir_m(m->k, i);
-    return mem->scope == MEM_ARG && mem->access == ACCESS_WRITE &&
+    return mem->scope == MEM_ARG && (mem->access & ~ACCESS_ROW) == ACCESS_WRITE &&
            sym_lo(m->k->syms, mem->size) >= most / (int64_t)qn_dtype_size(mem->dtype);
+}
+
+bool schedule_is_new(const scheduler *m, mem_id i) {
+    const ir_memory *mem = ir_m(m->k, i);
+    int64_t page = m->limits->page / (int64_t)qn_dtype_size(mem->dtype);
+    return mem->scope == MEM_ARG && mem->access & ACCESS_ROW &&
+           sym_lo(m->k->syms, mem->size) > 2 * page;
 }
 
 bool schedule_past_caches(scheduler *m, mem_id i) {
@@ -99,11 +106,25 @@ bool schedule_past_caches(scheduler *m, mem_id i) {
     return m->past == 2;
 }
 
+/* Rows that are others at each launch come from memory, in pages of which each is new to the
+ * hardware prefetcher. Those that a schedule asks for elsewhere stay as they are. */
+static void prefetch_rows(scheduler *m) {
+    bool *asked = arena_zeroed(&m->k->arena, m->k->mems);
+    for (stmt_id s = m->k->root; (s = ir_next(m->k, s, m->k->root));)
+        if (schedule_at(m, s)->kind == STMT_PREFETCH) asked[schedule_at(m, s)->prefetch.mem] = true;
+    for (mem_id i = 1; i < m->k->mems; i++) {
+        const ir_memory *mem = ir_m(m->k, i);
+        if (asked[i] || mem->ahead || !schedule_is_new(m, i)) continue;
+        step_prefetch_distance(maybe(m), i, m->limits->page);
+    }
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 void schedule_finish(scheduler *m) {
     bind_wanted(m);
     step_prefetch_next(maybe(m), m->copy, m->use);
+    prefetch_rows(m);
     for (mem_id i = 1; i < m->k->mems; i++)
         if (schedule_evicts(m, i) && is_filled(m, i) && schedule_past_caches(m, i))
             step_nontemporal(maybe(m), i);

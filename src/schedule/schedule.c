@@ -733,7 +733,7 @@ static bool several_rows(scheduler *m, loop_chain *c) {
     for (mem_id i = 1; i < m->k->mems; i++) {
         const ir_memory *mem = ir_m(m->k, i);
         int64_t most = machine_streaming(m->limits) / (int64_t)qn_dtype_size(mem->dtype);
-        if (mem->scope == MEM_ARG && mem->access == ACCESS_READ &&
+        if (mem->scope == MEM_ARG && (mem->access & ~ACCESS_ROW) == ACCESS_READ &&
             sym_lo(m->k->syms, mem->size) > most)
             step_prefetch_distance(maybe(m), i, m->limits->page);
     }

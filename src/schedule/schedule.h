@@ -281,6 +281,8 @@ static inline int64_t schedule_item_work(const scheduler *m) {
 bool schedule_evicts(const scheduler *m, mem_id i);
 /* And is it to be written past the caches? A choice. */
 bool schedule_past_caches(scheduler *m, mem_id i);
+/* Is the argument new to the caches in each launch: a row of a loop, of some pages? */
+bool schedule_is_new(const scheduler *m, mem_id i);
 bool schedule_has_inner(const scheduler *m, stmt_id loop); /* more than stores in its body? */
 /* The tiles that a leaf loop's statements reduce into, each once; 0 where one is no reduction. */
 int schedule_reduced_tiles(const scheduler *m, stmt_id leaf, mem_id tile[SCHEDULE_TILES]);

@@ -113,7 +113,7 @@ bool apply_word(kernel *k, const transform_args *a, transform_made *made, str *w
 bool apply_nontemporal(kernel *k, const transform_args *a, transform_made *made, str *why) {
     (void)made;
     ir_memory *m = ir_m(k, a->mem);
-    if (m->scope != MEM_ARG || m->access != ACCESS_WRITE)
+    if (m->scope != MEM_ARG || (m->access & ~ACCESS_ROW) != ACCESS_WRITE)
         return ir_refuse(why, "only an argument that is written and not read goes past the caches");
     m->access |= ACCESS_NONTEMPORAL;
     return true;
@@ -122,8 +122,7 @@ bool apply_nontemporal(kernel *k, const transform_args *a, transform_made *made,
 bool apply_prefetch_distance(kernel *k, const transform_args *a, transform_made *made, str *why) {
     (void)made;
     ir_memory *m = ir_m(k, a->mem);
-    if (m->scope != MEM_ARG || !(m->access & ACCESS_READ))
-        return ir_refuse(why, "only an argument that is read is prefetched");
+    if (m->scope != MEM_ARG) return ir_refuse(why, "only an argument is prefetched");
     if (a->number > IR_PREFETCH_BYTES) return ir_refuse(why, "nothing is prefetched so far ahead");
     m->ahead = (int)a->number;
     return true;

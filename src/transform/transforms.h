@@ -40,7 +40,8 @@ X(word, "l", apply_word, RUN, "",
 X(nontemporal, "m", apply_nontemporal, FAR, "",
   "nontemporal a0: stores to a0, which is not read here, bypass the caches where the device can")
 X(prefetch_distance, "mn", apply_prefetch_distance, HINT, "",
-  "prefetch_distance a0 4096: each load of a0 also prefetches the line so many bytes ahead")
+  "prefetch_distance a0 4096: each load or store of a0 also prefetches the line so many bytes "
+  "ahead")
 X(accumulate, "ml", apply_accumulate, TILE, "others..",
   "accumulate t0 i: give t0, an accumulator defined in i, an element for each iteration of i, "
   "and move i inside the reductions that t0 lives through: a register tile")

@@ -368,6 +368,33 @@ static void streams_of_an_epilogue_are_prefetched(void) {
                   "prefetch_nest a5"); /* a5 is stored non-temporally */
 }
 
+/* Rows of a loop are in no cache, however small: what reads and writes them asks a page ahead, a
+ * product's epilogue during its sum. Rows of a page are not worth it. */
+static void rows_of_a_loop_are_prefetched(void) {
+    static const char *const form = "kernel \"%s\" {\n"
+                                    "  arg a0 f32[%d] write row\n"
+                                    "  arg a1 f32[%d] read row\n"
+                                    "  arg a2 f32[%d] read\n"
+                                    "  for i < %d {\n"
+                                    "    a0[i] = tanh(add(a1[i], a2[i]))\n"
+                                    "  }\n"
+                                    "}\n";
+    static const int size[] = {8192, 1024};
+    char text[1300];
+    for (int i = 0; i < 2; i++) {
+        int n = size[i];
+        snprintf(text, sizeof text, form, "row", n, n, n, n);
+        check_default(text, i ? "split" : "prefetch_distance a0 4096",
+                      i ? "prefetch" : "prefetch_distance a2");
+        check_default(text, i ? "split" : "prefetch_distance a1 4096", "prefetch_nest");
+    }
+    char *plain = strdup(product_with_epilogue(256, 512, 256)), *at = strstr(plain, "arg a3");
+    at = strchr(at, '\n');
+    snprintf(text, sizeof text, "%.*s row%s", (int)(at - plain), plain, at);
+    check_default(text, "prefetch_nest a3", "prefetch_nest a4");
+    free(plain);
+}
+
 /* Panels of an operand from memory are packed side by side, of one in a cache one by one. */
 static void panels_are_packed_side_by_side(void) {
     check_default(product_with_epilogue(1024, 512, 256), "swap ir_1 ", "swap jr_1 ");
@@ -627,6 +654,7 @@ static void all(void) {
     RUN(transposed_copies_are_transposed_in_registers);
     RUN(large_copies_of_odd_sizes_go_by_rows);
     RUN(lines_of_the_next_panel_are_prefetched);
+    RUN(rows_of_a_loop_are_prefetched);
 }
 
 int main(int argc, char **argv) {

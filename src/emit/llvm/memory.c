@@ -36,6 +36,13 @@ static void prefetch(llvm *s, val at, bool write, int nearness, int level) {
     llvm_call(s, (llvm_name){"llvm.prefetch", 1, &s->t_ptr}, 4, arg, level, false);
 }
 
+/* The line so many bytes behind a vector, where the memory says so. */
+static void prefetch_ahead(llvm *s, const llvm_place *p, bool write, int level) {
+    int ahead = ir_m(s->k, p->mem)->ahead;
+    if (ahead && llvm_in_step(p))
+        prefetch(s, llvm_gep(s, p->pointer, 1, llvm_int(s, s->t_i64, ahead)), write, 3, level);
+}
+
 static int load_level(const llvm *s, const llvm_place *p, val mask) {
     int level = p->pointer.level;
     if (p->stride == STRIDE_ANY && p->lanes.level > level) level = p->lanes.level;
@@ -122,9 +129,7 @@ static val load_memory(llvm *s, const ir_expr *e, val valid, val dyn, bool words
                 : is_in_runs(s, &p, mask) ? llvm_load_runs(s, runs_at(&p), t, level)
                                           : llvm_load_lanes(s, &p, t, mask, level);
         raw.vec = lanes;
-        int ahead = ir_m(s->k, p.mem)->ahead;
-        if (lanes && llvm_in_step(&p) && ahead)
-            prefetch(s, llvm_gep(s, p.pointer, 1, llvm_int(s, s->t_i64, ahead)), false, 3, level);
+        if (lanes) prefetch_ahead(s, &p, false, level);
         *llvm_number(s, all, level) = raw;
     }
     val x = words ? raw : llvm_from_memory(s, e->dtype, raw);
@@ -444,8 +449,10 @@ static void store_vector(llvm *s, store *w, const llvm_place *p) {
         old[i] = llvm_from_memory(s, dtype_at(s, w, i), raw);
     }
     llvm_combine(s, w->t->monoid, w->t->store.mem, old, w->x, out);
-    for (int i = 0; i < w->n; i++)
+    for (int i = 0; i < w->n; i++) {
         llvm_store_lanes(s, &p[i], llvm_to_memory(s, dtype_at(s, w, i), out[i]), mask);
+        prefetch_ahead(s, &p[i], true, s->depth);
+    }
 }
 
 static void note_written(llvm *s, mem_id m) {
@@ -509,6 +516,7 @@ static void put_in_turn(llvm *s, const store *w, int n, const int *order) {
         llvm_place q = p;
         if (i) q.pointer = llvm_gep(s, p.pointer, p.size, llvm_int(s, s->t_i64, i * s->lanes));
         llvm_store_lanes(s, &q, out[i], (val){0});
+        prefetch_ahead(s, &q, true, s->depth);
     }
     note_written(s, p.mem);
 }

@@ -288,6 +288,11 @@ static void find_nexts(closing *c) {
     if (r->test) c->next_root[c->nexts++] = replaced(c, r->test, r->next);
 }
 
+/* Is output i made for all trips at once, behind or before the loop? */
+static bool is_apart(const closing *c, uint32_t i) {
+    return c->r->apart && c->exact && c->able[i];
+}
+
 static void find_wanted(closing *c) {
     const loop_record *r = c->r;
     for (uint32_t i = 0; i < c->nexts; i++) c->inside[place_of(c, c->next_root[i])] = true;
@@ -295,6 +300,8 @@ static void find_wanted(closing *c) {
         uint32_t place = place_of(c, r->out[i]);
         if (r->how && r->how[i] == LOOP_SUMMED)
             want_sum(c, place);
+        else if (is_apart(c, place))
+            c->whole[place] = true;
         else
             c->inside[place] = true;
     }
@@ -332,7 +339,7 @@ static void make_it(closing *c, node_id first_test) {
         make_loop(g, &r->attr, make_list(g, c->a, inputs, in), make_list(g, c->a, c->nexts, next));
 }
 
-void loop_close(graph *g, arena *a, loop_record *r) {
+void loop_close_whole(graph *g, arena *a, loop_record *r) {
     closing c = {.g = g, .a = a, .r = r, .exact = !r->limit && !r->test};
     node_id first_test = r->test ? replaced(&c, r->test, r->init) : 0;
     find_nexts(&c);
@@ -357,6 +364,12 @@ void loop_close(graph *g, arena *a, loop_record *r) {
     for (uint32_t i = 0; i < r->outs; i++) {
         uint32_t place = place_of(&c, r->out[i]);
         bool sum = r->how && r->how[i] == LOOP_SUMMED;
-        r->result[i] = sum ? sum_of(&c, place) : make_stack(g, r->loop, c.closed[place]);
+        r->result[i] = sum                   ? sum_of(&c, place)
+                       : is_apart(&c, place) ? c.batched[place]
+                                             : make_stack(g, r->loop, c.closed[place]);
     }
+}
+
+void loop_close(graph *g, arena *a, loop_record *r) {
+    if (!loop_distribute(g, a, r)) loop_close_whole(g, a, r);
 }

@@ -73,8 +73,15 @@ typedef struct loop_record {
     uint32_t before;         /* gradients may be taken by floats that are not younger */
     node_id *final, *result; /* by state, by out */
     node_id loop;
+    bool apart; /* outputs that follow no state are made outside of the loop */
 } loop_record;
-void loop_close(graph *g, arena *a, loop_record *r); /* raises */
+void loop_close(graph *g, arena *a, loop_record *r);       /* raises */
+void loop_close_whole(graph *g, arena *a, loop_record *r); /* as one loop; raises */
+
+/* ---- loop/distribute.c: a record as several loops, one after the other ----------------------- */
+
+/* false: there is nothing to gain. */
+bool loop_distribute(graph *g, arena *a, loop_record *r); /* raises */
 
 /* ---- batch/node.c: one node for many trips, or examples, at once ----------------------------- */
 

@@ -8,7 +8,8 @@
  *   - a sequence's slice, and a row of what is stacked, lie where the row does;
  *   - a state's first value is read where it is. Then it is written over itself, where the body's
  *     plan can do that, or into two places by turns, counted so that the last trip writes where
- *     the result is wanted. No trip copies a state;
+ *     the result is wanted. A state that is stacked lives in the rows of its stack. No trip copies
+ *     a state;
  *   - temporaries lie in the loop's scratch, which is a temporary of the plan around it, at every
  *     trip in the same places. Weights that all trips read are packed once a run.
  * So a trip allocates nothing and takes no lock, and what it is given anew is a few addresses.
@@ -63,14 +64,43 @@ static void add_root(body *b, node_id n) {
     b->root[b->roots++] = n;
 }
 
-/* States may be written over their old values. */
-static uint32_t *states_over(const body *b, arena *a, uint32_t states) {
+/* Which results stack a state's value, before each trip or behind it: those take no copy, for the
+ * state lives in their rows. A value that is there twice is copied, to a node of its own. */
+static void find_stacked_states(const body *b, arena *a, uint32_t states, loop_body *out) {
+    out->before = arena_zeroed(a, (states + 1) * sizeof *out->before);
+    out->behind = arena_zeroed(a, (states + 1) * sizeof *out->behind);
+    out->rooted = arena_zeroed(a, out->stacks + 1);
+    for (uint32_t k = 0; k < out->stacks; k++) {
+        node_id n = node_body(node_at(b->g, out->stack[k]));
+        const graph_node *x = node_at(b->g, n);
+        if (x->op == OP_ARGUMENT && argument_kind(x) == ARGUMENT_STATE)
+            out->before[argument_number(x)] = k + 1;
+    }
+    for (uint32_t k = 0; k < out->stacks; k++) {
+        node_id n = node_body(node_at(b->g, out->stack[k]));
+        for (uint32_t i = 0; i < states && !out->rooted[k]; i++) {
+            if (out->before[i] == k + 1) out->rooted[k] = true;
+            if (out->before[i] || out->behind[i] || b->root[i] != n) continue;
+            out->behind[i] = k + 1;
+            out->rooted[k] = true;
+        }
+        out->rooted[k] = !out->rooted[k];
+    }
+}
+
+static bool in_rows(const loop_body *out, uint32_t state) {
+    return out->before[state] || out->behind[state];
+}
+
+/* States may be written over their old values, but for those that are in rows. */
+static uint32_t *states_over(const body *b, arena *a, uint32_t states, const loop_body *out) {
     uint32_t *over = arena_zeroed(a, (b->roots + 1) * sizeof *over), leaves = 0;
     for (uint32_t i = 0; i < b->nodes; i++) {
         const graph_node *x = node_at(b->g, b->order[i]);
         if (!node_is_memory(x)) continue;
         leaves++;
-        if (argument_kind(x) == ARGUMENT_STATE && argument_number(x) < states)
+        if (argument_kind(x) == ARGUMENT_STATE && argument_number(x) < states &&
+            !in_rows(out, argument_number(x)))
             over[argument_number(x)] = leaves;
     }
     return over;
@@ -83,6 +113,18 @@ static bool *captures(const body *b, arena *a) {
         lasting[i] = x->op == OP_ARGUMENT && argument_kind(x) == ARGUMENT_CAPTURE;
     }
     return lasting;
+}
+
+/* Slices of sequences and states that are rows of what stacks them. */
+static bool *rows(const body *b, arena *a, const loop_body *out) {
+    bool *row = arena_zeroed(a, b->nodes + 1);
+    for (uint32_t i = 0; i < b->nodes; i++) {
+        const graph_node *x = node_at(b->g, b->order[i]);
+        if (x->op != OP_ARGUMENT) continue;
+        row[i] = argument_kind(x) == ARGUMENT_SLICE ||
+                 (argument_kind(x) == ARGUMENT_STATE && in_rows(out, argument_number(x)));
+    }
+    return row;
 }
 
 /* Results that stack a value of the loop's, in the order of the request. */
@@ -121,7 +163,9 @@ static run_plan *plan_body(qn_ctx *qn, arena *a, node_id loop, loop_body *out) {
     b->g = g;
     b->root = arena_alloc(a, (nexts + (size_t)out->stacks + 1) * sizeof *b->root);
     for (uint32_t i = 0; i < nexts; i++) add_root(b, next[i]);
-    for (uint32_t i = 0; i < out->stacks; i++) add_root(b, node_body(node_at(g, out->stack[i])));
+    find_stacked_states(b, a, attr.states, out);
+    for (uint32_t i = 0; i < out->stacks; i++)
+        if (out->rooted[i]) add_root(b, node_body(node_at(g, out->stack[i])));
     b->nodes = graph_order_history(g, a, (int)b->roots, b->root, 0, &b->order);
     cleanup_push(&qn->heap, &c, show, b);
     hide(b, a);
@@ -130,9 +174,9 @@ static run_plan *plan_body(qn_ctx *qn, arena *a, node_id loop, loop_body *out) {
                       .roots = b->roots,
                       .order = b->order,
                       .root = b->root,
-                      .over = states_over(b, a, attr.states),
+                      .over = states_over(b, a, attr.states, out),
                       .lasting = captures(b, a),
-                      .trips = true};
+                      .rows = rows(b, a, out)};
     plan_key key = key_build(g, a, &r);
     run_plan *p = plan_build(qn, &r, &key);
     cleanup_run(&qn->heap, &c);
@@ -173,6 +217,10 @@ static void name_results(const graph *g, loop_launch *c, const fuse_kernel *fk,
         for (uint32_t k = 0; k < b->stacks; k++)
             if (b->stack[k] == fk->out[i]) c->stack[k] = i;
     }
+    for (uint32_t i = 0; i < c->attr.states; i++) {
+        if (b->before[i]) c->state[i].before = (int)c->stack[b->before[i] - 1];
+        if (b->behind[i]) c->state[i].behind = (int)c->stack[b->behind[i] - 1];
+    }
 }
 
 loop_launch *loop_make(graph *g, arena *a, const fuse_kernel *fk, const loop_body *b) {
@@ -190,8 +238,10 @@ loop_launch *loop_make(graph *g, arena *a, const fuse_kernel *fk, const loop_bod
     c->leaf = arena_alloc(a, (p->leaves + 1) * sizeof *c->leaf);
     memcpy(c->leaf, b->leaf, p->leaves * sizeof *c->leaf);
     c->stack = arena_zeroed(a, (c->stacks + 1) * sizeof *c->stack);
+    c->rooted = memcpy(arena_alloc(a, c->stacks + 1), b->rooted, c->stacks);
     c->state = arena_zeroed(a, (c->attr.states + 1) * sizeof *c->state);
-    for (uint32_t i = 0; i < c->attr.states; i++) c->state[i].final = -1;
+    for (uint32_t i = 0; i < c->attr.states; i++)
+        c->state[i].final = c->state[i].before = c->state[i].behind = -1;
     name_results(g, c, fk, b);
     c->in = arena_zeroed(a, (p->leaves + 1) * sizeof *c->in);
     c->out = arena_zeroed(a, (p->outputs + 1) * sizeof *c->out);
@@ -221,8 +271,8 @@ static size_t place_states(const run_plan *p, const launch *l, size_t at) {
         uint32_t leaf = leaf_of_state(c, i);
         s->size = p->slot[l->set->slot[c->results + i]].size;
         s->over = leaf && plan_donates(c->body, i, leaf - 1);
-        if (s->final < 0) s->home = take(&at, s->size);
-        if (!s->over) s->other = take(&at, s->size);
+        if (s->final < 0 && s->behind < 0) s->home = take(&at, s->size);
+        if (!s->over && s->before < 0 && s->behind < 0) s->other = take(&at, s->size);
     }
     return at;
 }
@@ -304,14 +354,36 @@ static loop_place home(const trip *t, const loop_state *s) {
     return s->final >= 0 ? argument(t, (uint32_t)s->final) : scratch(t, s->home);
 }
 
-static int64_t row_now(const trip *t) {
-    return t->c->attr.reverse ? t->trips - 1 - t->done : t->done;
+/* The row of what is stacked `ahead` trips behind this one. */
+static int64_t row_ahead(const trip *t, int64_t ahead) {
+    int64_t at = t->done + ahead;
+    return t->c->attr.reverse ? t->trips - 1 - at : at;
 }
 
-/* Where the state goes in this trip. */
+static int64_t row_now(const trip *t) {
+    return row_ahead(t, 0);
+}
+
+/* Where the state goes in this trip. What stacks it before each trip has no row behind the last. */
 static loop_place next_place(const trip *t, const loop_state *s) {
     int64_t left = t->c->attr.tested ? t->done : t->trips - 1 - t->done;
-    return s->over || left % 2 == 0 ? home(t, s) : scratch(t, s->other);
+    if (s->behind >= 0) return row_of(t, (uint32_t)s->behind, row_now(t));
+    if (s->before >= 0 && t->done + 1 < t->trips)
+        return row_of(t, (uint32_t)s->before, row_ahead(t, 1));
+    return s->over || s->before >= 0 || left % 2 == 0 ? home(t, s) : scratch(t, s->other);
+}
+
+/* First values into the rows of what is stacked before each trip. */
+static qn_code stack_first(const trip *t) {
+    qn_code code = QN_OK;
+    for (uint32_t i = 0; i < t->c->attr.states && !code; i++) {
+        loop_state *s = &t->c->state[i];
+        if (s->before < 0) continue;
+        loop_place to = row_of(t, (uint32_t)s->before, row_now(t));
+        code = copy(t->qn->run, to, s->now, s->size);
+        s->now = to;
+    }
+    return code;
 }
 
 static void place_leaves(const trip *t, bool first) {
@@ -333,7 +405,8 @@ static void place_outputs(const trip *t) {
     uint32_t n = 0;
     for (; n < c->attr.states; n++) c->out[n] = next_place(t, &c->state[n]);
     if (c->attr.tested) c->out[n++] = scratch(t, c->test_at);
-    for (uint32_t i = 0; i < c->stacks; i++) c->out[n++] = row_of(t, c->stack[i], row_now(t));
+    for (uint32_t i = 0; i < c->stacks; i++)
+        if (c->rooted[i]) c->out[n++] = row_of(t, c->stack[i], row_now(t));
 }
 
 static void move(const trip *t, bool first) {
@@ -403,10 +476,10 @@ static qn_code is_going(const trip *t, bool *going) {
 static qn_code run_trip(trip *t) {
     loop_launch *c = t->c;
     bool first = !t->done;
-    qn_code code = QN_OK;
+    qn_code code = first ? stack_first(t) : QN_OK;
     place_leaves(t, first);
     place_outputs(t);
-    if (first) code = pack_captures(t);
+    if (first && !code) code = pack_captures(t);
     move(t, first);
     if (!code) code = plan_launch(t->qn, c->body);
     for (uint32_t i = 0; i < c->attr.states; i++) c->state[i].now = c->out[i];

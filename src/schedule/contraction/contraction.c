@@ -516,6 +516,17 @@ static bool find_loops(plan *p, product *x) {
     return true;
 }
 
+/* Does the epilogue read or write what is another row in each trip of a loop? */
+static bool stores_rows(const plan *p, stmt_id after) {
+    bool any = false;
+    for (stmt_id s = after; s; s = schedule_at(p->m, s)->next) {
+        ir_access *t;
+        uint32_t n = ir_accesses(p->m->k, s, &t);
+        for (uint32_t i = 0; i < n; i++) any |= schedule_is_new(p->m, t[i].mem);
+    }
+    return any;
+}
+
 /* Tiles, packing and parts, once the loops are known. false: the register tile failed. */
 static bool tile_and_pack(plan *p, bool divisible, stmt_id after) {
     scheduler *m = p->m;
@@ -535,7 +546,7 @@ static bool tile_and_pack(plan *p, bool divisible, stmt_id after) {
         contraction_spill(p);
         contraction_pack(p);
     }
-    if (streams) contraction_prefetch_streams(p);
+    if (streams || stores_rows(p, after)) contraction_prefetch_streams(p);
     return true;
 }
 

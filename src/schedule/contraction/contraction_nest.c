@@ -275,9 +275,10 @@ void contraction_prefetch_streams(plan *p) {
     for (uint32_t i = 0; i < n; i++) {
         const ir_memory *mem = ir_m(m->k, t[i].mem);
         int64_t most = m->limits->l2 / (int64_t)qn_dtype_size(mem->dtype);
-        if (seen[t[i].mem] || !schedule_is_arg(m, &t[i]) || sym_lo(m->k->syms, mem->size) <= most ||
-            schedule_past_caches(m, t[i].mem) || mem->access & ACCESS_INPLACE)
+        if (seen[t[i].mem] || !schedule_is_arg(m, &t[i]) || schedule_past_caches(m, t[i].mem) ||
+            mem->access & ACCESS_INPLACE)
             continue;
+        if (sym_lo(m->k->syms, mem->size) <= most && !schedule_is_new(m, t[i].mem)) continue;
         seen[t[i].mem] = true;
         if (!steps.id) steps = prefetch_steps(p, each);
         step_prefetch_nest(m, t[i].mem, steps, rows_loop);
