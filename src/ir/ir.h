@@ -93,7 +93,7 @@ typedef enum mem_scope { MEM_ARG, MEM_LOCAL, MEM_REG } mem_scope;
 /* NONTEMPORAL: what is written need not stay in the caches. INPLACE: what is written is to lie
  * where an input does. PIECE: it is part of a value that other launches write the rest of: it
  * begins at any element, not on a cache line, and others' elements may lie between its own. ROW:
- * the next launch goes on where this one ends, or ends where it begins: it is in no cache. */
+ * the next launch goes on where this one ends, or ends where it begins: little of it is cached. */
 typedef enum arg_access {
     ACCESS_READ = 1,
     ACCESS_WRITE = 2,

@@ -340,7 +340,8 @@ static void give_up(void *made) {
     programs_forget(((const plan_made *)made)->qn);
 }
 
-/* Rows of sequences and of stacks, which follow each other, and which of those begin anywhere. */
+/* Rows of sequences and of stacks, which follow each other; and what begins anywhere: all of the
+ * body's, for a loop around it may have the loop's values in its rows. */
 static void find_rows(builder *b, const plan_request *r) {
     graph *g = b->g;
     bool *row = arena_zeroed(b->scratch, b->f->nodes + 1);
@@ -351,7 +352,7 @@ static void find_rows(builder *b, const plan_request *r) {
         const graph_node *x = node_at(g, b->f->order[i]);
         int64_t many, width = (int64_t)qn_dtype_size((qn_dtype)x->dtype);
         bool known = sym_is_const(g->syms, shape_numel(g, x->shape), &many);
-        loose[i] = row[i] && (!known || many % (64 / width));
+        loose[i] = !known || many % (64 / width);
     }
     b->terms.row = row;
     b->terms.loose = loose;

@@ -106,7 +106,7 @@ bool schedule_past_caches(scheduler *m, mem_id i) {
     return m->past == 2;
 }
 
-/* Rows that are others at each launch come from memory, in pages of which each is new to the
+/* Rows that are others at each launch mostly come from memory, in pages of which each is new to the
  * hardware prefetcher. Those that a schedule asks for elsewhere stay as they are. */
 static void prefetch_rows(scheduler *m) {
     bool *asked = arena_zeroed(&m->k->arena, m->k->mems);

@@ -40,38 +40,37 @@ static double difference(qn_tensor *a, qn_tensor *b) {
     if (qn_read(a, x, sizeof x) || qn_read(b, y, sizeof y)) return INFINITY;
     for (int64_t i = 0; i < qn_numel(a); i++) {
         double d = fabs((double)x[i] - y[i]);
-        if (!(d <= most)) most = d;
+        if (isnan(d)) return INFINITY;
+        if (d > most) most = d;
     }
     return most;
 }
 
 /* ---- layers over each other ------------------------------------------------------------------ */
 
-enum {
-    TRIPS = 6,
-    B = 3,
-    M = 5,
-    N = 4,
-    LAYERS = 3,
-    CLASSES = 7,
-    OUTS = 3,
-    PARAMETERS = 2 * LAYERS + 3
-};
+enum { TRIPS = 6, LAYERS = 3, CLASSES = 7, OUTS = 3, PARAMETERS = 2 * LAYERS + 3 };
+
+/* Of the batch, of a row of the sequence, of a state. */
+typedef struct sizes {
+    int64_t b, m, n;
+} sizes;
+static const sizes small = {3, 5, 4}, rows_of_pages = {33, 104, 100};
 
 typedef struct net {
+    sizes of;
     qn_tensor *x, *w[LAYERS], *u[LAYERS], *v, *s0, *d0, *h0[LAYERS];
 } net;
 
-static net net_of(qn_ctx *qn) {
-    net n = {.x = numbers(qn, 1, 3, (int64_t[]){TRIPS, B, M})};
+static net net_of(qn_ctx *qn, sizes of) {
+    net n = {of, .x = numbers(qn, 1, 3, (int64_t[]){TRIPS, of.b, of.m})};
     for (int i = 0; i < LAYERS; i++) {
-        n.w[i] = numbers(qn, 10 + (uint64_t)i, 2, (int64_t[]){i ? N : M, N});
-        n.u[i] = numbers(qn, 20 + (uint64_t)i, 2, (int64_t[]){N, N});
-        n.h0[i] = numbers(qn, 30 + (uint64_t)i, 2, (int64_t[]){B, N});
+        n.w[i] = numbers(qn, 10 + (uint64_t)i, 2, (int64_t[]){i ? of.n : of.m, of.n});
+        n.u[i] = numbers(qn, 20 + (uint64_t)i, 2, (int64_t[]){of.n, of.n});
+        n.h0[i] = numbers(qn, 30 + (uint64_t)i, 2, (int64_t[]){of.b, of.n});
     }
-    n.v = numbers(qn, 40, 2, (int64_t[]){N, CLASSES});
-    n.s0 = numbers(qn, 41, 1, (int64_t[]){N});
-    n.d0 = numbers(qn, 42, 2, (int64_t[]){B, M});
+    n.v = numbers(qn, 40, 2, (int64_t[]){of.n, CLASSES});
+    n.s0 = numbers(qn, 41, 1, (int64_t[]){of.n});
+    n.d0 = numbers(qn, 42, 2, (int64_t[]){of.b, of.m});
     return n;
 }
 
@@ -81,7 +80,8 @@ static void body(const net *n, qn_tensor **state, qn_tensor *x, qn_tensor **out)
     qn_tensor *scale = state[LAYERS], *before = state[LAYERS + 1], *in = x;
     for (int i = 0; i < LAYERS; i++) {
         qn_tensor *all = qn_add(qn_matmul(in, n->w[i]), qn_matmul(state[i], n->u[i]));
-        if (i == LAYERS - 1) all = qn_add(all, qn_narrow(before, 1, 0, N));
+        all = qn_mul(all, qn_like(all, 2.0 / (double)n->of.n));
+        if (i == LAYERS - 1) all = qn_add(all, qn_narrow(before, 1, 0, n->of.n));
         in = state[i] = qn_mul(qn_tanh(all), scale);
         if (!i) out[0] = in;
     }
@@ -154,9 +154,9 @@ static int loops_of(qn_ctx *qn, qn_tensor *t) {
 
 static const bool ways[] = {false, true};
 
-static void layers(void) {
+static void layers_of(sizes of) {
     qn_ctx *qn = begin();
-    net n = net_of(qn);
+    net n = net_of(qn, of);
     qn_tensor *x[PARAMETERS], *g[2][PARAMETERS], *gg[2], *result[2][RESULTS];
     parameters_of(&n, x);
     for (int way = 0; way < 2; way++)
@@ -175,20 +175,47 @@ static void layers(void) {
     end(qn);
 }
 
+static void layers(void) {
+    layers_of(small);
+}
+
 static void layers_are_what_they_are_unrolled(void) {
     device_each(&device, layers);
+    layers_of(rows_of_pages);
 }
 
 /* Each layer is a loop of its own, and classes need none. */
 static void a_layer_is_a_loop(void) {
     qn_ctx *qn = begin();
-    net n = net_of(qn);
+    net n = net_of(qn, small);
     qn_tensor *result[RESULTS];
     rolled(qn, &n, false, 0, result);
     CHECK_INT(loops_of(qn, result[0]), 1);
     CHECK_INT(loops_of(qn, result[1]), LAYERS);
     CHECK_INT(loops_of(qn, result[2]), LAYERS);
     CHECK(node_at(qn->graph, tensor_at(result[2])->node)->op != OP_RESULT);
+    end(qn);
+}
+
+/* The last layer and the classes are made of the first layer's rows, and yet no function of what
+ * stacks them, as they are none unrolled. What is recorded again is the same. */
+static void outputs_follow_no_other_output(void) {
+    qn_ctx *qn = begin();
+    net n = net_of(qn, small);
+    qn_tensor *result[RESULTS], *again[RESULTS], *g;
+    int32_t follows = 1;
+    rolled(qn, &n, false, 0, result);
+    rolled(qn, &n, false, 0, again);
+    for (int of = 0; of < OUTS; of++)
+        for (int by = 0; by < OUTS; by++) {
+            if (of == by) continue;
+            CHECK_INT(qn_depends(1, &result[of], 1, &result[by], &follows), QN_OK);
+            CHECK_INT(follows, 0);
+            CHECK_INT(qn_grad(qn_sum(result[of], QN_ALL, false), NULL, 1, &result[by], &g), QN_OK);
+            CHECK(difference(g, qn_zeros_like(g)) == 0);
+        }
+    for (int i = 0; i < RESULTS; i++)
+        CHECK_INT(tensor_at(again[i])->node, tensor_at(result[i])->node);
     end(qn);
 }
 
@@ -233,7 +260,50 @@ static void only_what_gains_is_cut(void) {
 }
 
 /* A state that nothing stacks would take a gigabyte. */
+/* All of a deep stack's layers, wanted behind the last one, would live at once. */
+static int loops_of_deep(bool all_layers) {
+    enum { DEEP = 30, WIDE = 16, LONG = 4096 };
+    qn_ctx *qn = begin();
+    qn_tensor *x = numbers(qn, 1, 3, (int64_t[]){1, 8, WIDE}),
+              *w = numbers(qn, 2, 2, (int64_t[]){WIDE, WIDE});
+    qn_tensor *state[DEEP], *sum = NULL;
+    x = qn_expand(x, 3, (int64_t[]){LONG, 8, WIDE});
+    for (int i = 0; i < DEEP; i++) state[i] = qn_full(qn, QN_F32, 2, (int64_t[]){8, WIDE}, 0);
+    qn_loop *l = qn_loop_begin(qn, DEEP, state, 1, &x, NULL);
+    qn_tensor *in = qn_loop_slice(l, 0);
+    for (int i = 0; i < DEEP; i++) {
+        in = state[i] = qn_tanh(qn_add(qn_matmul(in, w), qn_loop_state(l, i)));
+        sum = sum && all_layers ? qn_concat(2, (qn_tensor *[]){sum, in}, 1) : in;
+    }
+    if (all_layers) sum = qn_matmul(qn_sin(sum), numbers(qn, 3, 2, (int64_t[]){DEEP * WIDE, 4}));
+    CHECK_INT(qn_loop_end(l, DEEP, state, 1, &sum), QN_OK);
+    int loops = loops_of(qn, qn_loop_output(l, 0));
+    qn_loop_free(l);
+    end(qn);
+    return loops;
+}
+
+/* Values of as many axes as there may be cannot be stacked. */
+static int loops_of_many_axes(void) {
+    qn_ctx *qn = begin();
+    const int64_t shape[QN_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 4};
+    qn_tensor *state[2] = {numbers(qn, 1, QN_MAX_RANK, shape),
+                           numbers(qn, 2, 2, shape + QN_MAX_RANK - 2)};
+    qn_loop *l = qn_loop_begin(qn, 2, state, 0, NULL, &QN_LOOP_OPTIONS(.trips = 3));
+    qn_tensor *flat = qn_reshape(qn_loop_state(l, 0), 2, shape + QN_MAX_RANK - 2);
+    flat = qn_matmul(flat, numbers(qn, 3, 2, (int64_t[]){4, 4}));
+    state[0] = qn_sin(qn_loop_state(l, 0)), state[1] = qn_tanh(qn_add(qn_loop_state(l, 1), flat));
+    CHECK_INT(qn_loop_end(l, 2, state, 0, NULL), QN_OK);
+    int loops = loops_of(qn, qn_loop_final(l, 1));
+    qn_loop_free(l);
+    end(qn);
+    return loops;
+}
+
 static void memory_stays_what_it_was(void) {
+    CHECK_INT(loops_of_deep(false), 30);
+    CHECK_INT(loops_of_deep(true), 1);
+    CHECK_INT(loops_of_many_axes(), 1);
     CHECK_INT(loops_of_pair(one_after_the_other, 256, 4096), 1);
     CHECK_INT(loops_of_pair(one_after_the_other, 256, 10), 2);
 }
@@ -263,12 +333,43 @@ static void a_state_lives_in_its_stack(void) {
     end(qn);
 }
 
+/* A state whose every trip is a loop's, in rows that begin anywhere: null looks at all launches. */
+static void rows_of_loops_in_loops_begin_anywhere(void) {
+    enum { WIDE = 1001, INNER = 3 };
+    for (int way = 0; way < 3; way++) {
+        device = way == 2 ? "cpu" : "null";
+        qn_ctx *qn = begin();
+        int64_t wide = WIDE;
+        qn_tensor *h = numbers(qn, 1, 1, &wide), *state, *next, *all, *g;
+        qn_loop *l = qn_loop_begin(qn, 1, &h, 0, NULL, &QN_LOOP_OPTIONS(.trips = 5));
+        state = qn_loop_state(l, 0);
+        qn_loop *in = qn_loop_begin(qn, 1, &state, 0, NULL, &QN_LOOP_OPTIONS(.trips = INNER));
+        next = qn_sin(qn_loop_state(in, 0));
+        qn_loop_end(in, 1, &next, 0, NULL);
+        next = qn_loop_final(in, 0);
+        qn_loop_free(in);
+        CHECK_INT(qn_loop_end(l, 1, &next, 1, way == 1 ? &state : &next), QN_OK);
+        all = qn_loop_output(l, 0);
+        qn_loop_free(l);
+        CHECK_INT(qn_grad(qn_sum(qn_square(all), QN_ALL, false), NULL, 1, &h, &g), QN_OK);
+        CHECK_INT(qn_realize(2, (qn_tensor *[]){all, g}), QN_OK);
+        for (int k = 0; way == 2 && k < 5; k++) {
+            for (int i = 0; i < INNER; i++) h = qn_sin(h);
+            CHECK(difference(qn_select(all, 0, k), h) < 1e-6);
+        }
+        end(qn);
+    }
+    device = "cpu";
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(layers_are_what_they_are_unrolled);
     RUN(a_layer_is_a_loop);
+    RUN(outputs_follow_no_other_output);
     RUN(only_what_gains_is_cut);
     RUN(memory_stays_what_it_was);
     RUN(a_state_lives_in_its_stack);
+    RUN(rows_of_loops_in_loops_begin_anywhere);
     return test_end();
 }

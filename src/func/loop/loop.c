@@ -528,6 +528,7 @@ static void end_work(void *arg) {
     arena_open(&a, &l->qn->heap);
     cleanup_push(&l->qn->heap, &c, arena_cleanup, &a);
     loop_record r = {.attr = {.count = l->count, .reverse = l->o.reverse},
+                     .named = true,
                      .states = (uint32_t)e->n,
                      .slices = (uint32_t)l->of.n,
                      .outs = (uint32_t)e->n_out};

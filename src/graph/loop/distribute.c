@@ -18,8 +18,8 @@
 
 enum {
     MOST_STATES = 512, /* beyond, who follows whom is not looked at: it takes their cube */
-    TIMES = 8,         /* a level may add so many times the rows of sequences and outputs, */
-    SOME = 64 << 20    /* or all levels so many bytes, whatever those are */
+    TIMES = 8,         /* so many times the rows of sequences and outputs may be added, */
+    SOME = 64 << 20    /* or so many bytes in all trips, whatever those are */
 };
 
 typedef struct distribution {
@@ -271,26 +271,50 @@ static double bytes_of(graph *g, node_id n) {
     return (double)shape_numel_hi(g, x->shape) * (double)qn_dtype_size((qn_dtype)x->dtype);
 }
 
-/* Is what a level adds to each trip's memory little enough? */
+/* The last level that needs what is stacked for later ones. */
+static uint32_t last_use(const distribution *d, uint32_t i) {
+    uint32_t level = d->levels - 1;
+    while (level > d->level[i] && !needed_at(d, level)[i]) level--;
+    return level;
+}
+
+/* The most that levels add to each trip's memory at a time: rows that are stacked, from the level
+ * that makes them to the last one that needs them, and a level's products. */
+static double most_added(const distribution *d) {
+    double *change = arena_zeroed(d->a, ((size_t)d->levels + 1) * sizeof *change), most = 0,
+           now = 0;
+    for (uint32_t i = 0; i < d->nodes; i++) {
+        uint32_t level = d->level[i];
+        if (!d->cut[i] && !(d->splits[i] && needed_at(d, level)[i])) continue;
+        double bytes = bytes_of(d->g, d->order[i]);
+        change[level] += bytes;
+        change[d->cut[i] ? last_use(d, i) + 1 : level + 1] -= bytes;
+    }
+    for (uint32_t level = 0; level < d->levels; level++) {
+        now += change[level];
+        if (now > most) most = now;
+    }
+    return most;
+}
+
+/* Is that little beside what is kept of a trip, or altogether? */
 static bool is_little(const distribution *d) {
     const loop_record *r = d->r;
-    double kept = 0, added = 0, most = 0;
+    double kept = 0, most = most_added(d);
     int64_t trips;
     for (uint32_t s = 0; s < r->slices; s++) kept += bytes_of(d->g, r->slice[s]);
     for (uint32_t o = 0; o < r->outs; o++)
         if (!r->how || r->how[o] == LOOP_STACKED) kept += bytes_of(d->g, r->out[o]);
-    for (uint32_t level = 0; level < d->levels; level++) {
-        double here = 0;
-        for (uint32_t i = 0; i < d->nodes; i++) {
-            bool is =
-                d->level[i] == level && (d->cut[i] || (d->splits[i] && needed_at(d, level)[i]));
-            if (is) here += bytes_of(d->g, d->order[i]);
-        }
-        added += here;
-        if (here > most) most = here;
-    }
     bool known = sym_is_const(d->g->syms, r->attr.count, &trips);
-    return most <= TIMES * kept || (known && added * (double)trips <= SOME);
+    return most <= TIMES * kept || (known && most * (double)trips <= SOME);
+}
+
+/* What is stacked has one axis more. */
+static bool have_room(const distribution *d) {
+    bool room = true;
+    for (uint32_t i = 0; i < d->nodes; i++)
+        room &= !d->cut[i] || node_rank(d->g, d->order[i]) < QN_MAX_RANK;
+    return room;
 }
 
 /* ---- a level's loop -------------------------------------------------------------------------- */
@@ -360,12 +384,23 @@ static void take_outs(const distribution *d, loop_record *part, uint32_t level) 
     part->how = how;
 }
 
+/* No output is a function of another: what others are made of, or is made of others, gets a node
+ * of its own for those who take gradients by it. It is the same one in an equal recording. */
+static node_id apart(const distribution *d, uint32_t place, node_id result) {
+    const graph_node x = *node_at(d->g, result);
+    bool alone = x.op == OP_RESULT && !d->cut[place];
+    if (alone || !d->r->named) return result;
+    const node_form form = {OP_APART, (qn_dtype)x.dtype, x.shape, 0, UINT64_MAX};
+    return node_make(d->g, form, 1, &result);
+}
+
 static void give_results(distribution *d, const loop_record *part, uint32_t level) {
     uint32_t states = 0, outs = 0;
     for (uint32_t s = 0; s < d->r->states; s++)
         if (d->level[d->next[s]] == level) d->r->final[s] = part->final[states++];
     for (uint32_t o = 0; o < d->r->outs; o++)
-        if (d->level[d->out[o]] == level) d->r->result[o] = part->result[outs++];
+        if (d->level[d->out[o]] == level)
+            d->r->result[o] = apart(d, d->out[o], part->result[outs++]);
     for (uint32_t i = 0; i < d->nodes; i++) {
         if (!d->cut[i] || d->level[i] != level) continue;
         const graph_node x = *node_of(d, i);
@@ -402,7 +437,7 @@ bool loop_distribute(graph *g, arena *a, loop_record *r) {
     find_levels(&d);
     if (d.levels == 1) return false;
     find_cuts(&d);
-    if (!is_little(&d)) return false;
+    if (!is_little(&d) || !have_room(&d)) return false;
     d.made = ids(&d), d.argument = ids(&d), d.sequence = ids(&d);
     for (uint32_t level = 0; level < d.levels; level++) close_level(&d, level);
     return true;

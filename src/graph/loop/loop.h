@@ -73,6 +73,7 @@ typedef struct loop_record {
     uint32_t before;         /* gradients may be taken by floats that are not younger */
     node_id *final, *result; /* by state, by out */
     node_id loop;
+    bool named; /* gradients may be taken by the outputs */
     bool apart; /* outputs that follow no state are made outside of the loop */
 } loop_record;
 void loop_close(graph *g, arena *a, loop_record *r);       /* raises */

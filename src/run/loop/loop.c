@@ -65,15 +65,17 @@ static void add_root(body *b, node_id n) {
 }
 
 /* Which results stack a state's value, before each trip or behind it: those take no copy, for the
- * state lives in their rows. A value that is there twice is copied, to a node of its own. */
-static void find_stacked_states(const body *b, arena *a, uint32_t states, loop_body *out) {
+ * state lives in their rows. A value that is there twice is copied, to a node of its own. First
+ * values are copied by the host, so where it does not reach them a trip does that. */
+static void find_stacked_states(const body *b, arena *a, uint32_t states, loop_body *out,
+                                bool reached) {
     out->before = arena_zeroed(a, (states + 1) * sizeof *out->before);
     out->behind = arena_zeroed(a, (states + 1) * sizeof *out->behind);
     out->rooted = arena_zeroed(a, out->stacks + 1);
     for (uint32_t k = 0; k < out->stacks; k++) {
         node_id n = node_body(node_at(b->g, out->stack[k]));
         const graph_node *x = node_at(b->g, n);
-        if (x->op == OP_ARGUMENT && argument_kind(x) == ARGUMENT_STATE)
+        if (reached && x->op == OP_ARGUMENT && argument_kind(x) == ARGUMENT_STATE)
             out->before[argument_number(x)] = k + 1;
     }
     for (uint32_t k = 0; k < out->stacks; k++) {
@@ -163,7 +165,7 @@ static run_plan *plan_body(qn_ctx *qn, arena *a, node_id loop, loop_body *out) {
     b->g = g;
     b->root = arena_alloc(a, (nexts + (size_t)out->stacks + 1) * sizeof *b->root);
     for (uint32_t i = 0; i < nexts; i++) add_root(b, next[i]);
-    find_stacked_states(b, a, attr.states, out);
+    find_stacked_states(b, a, attr.states, out, qn->run->dev->host_memory);
     for (uint32_t i = 0; i < out->stacks; i++)
         if (out->rooted[i]) add_root(b, node_body(node_at(g, out->stack[i])));
     b->nodes = graph_order_history(g, a, (int)b->roots, b->root, 0, &b->order);
