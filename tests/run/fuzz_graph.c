@@ -278,6 +278,8 @@ int main(int argc, char **argv) {
     test_begin(1, argv);
     if (!strcmp(name, "count")) return count_only(f, seed, graphs);
     if (argc > 3 && only < 0 && f->group < 0) return no_such_mode(name);
+    if (!strcmp(name, "all-opencl") && !device_here("opencl"))
+        return puts("no OpenCL device here"), 0;
     f->apart = argc > 4;
     signal(SIGSEGV, crashed), signal(SIGABRT, crashed), signal(SIGFPE, crashed);
     bool slow = false, skip = false;
