@@ -36,6 +36,10 @@ static inline void count_nodes(row_tally *c, graph *g, uint32_t n, const node_id
     for (uint32_t i = 0; i < n; i++) {
         const graph_node *x = node_at(g, list[i]);
         c->nodes[x->op][x->dtype]++;
+        for (int k = x->sources; k < node_links(x); k++) { /* by which gradients alone go */
+            const graph_node *way = node_at(g, x->src[k]);
+            c->nodes[way->op][way->dtype] += way->op == OP_CUSTOM;
+        }
         if (x->op == OP_CALL) c->routine[node_call(g, x).routine]++;
     }
 }
