@@ -38,6 +38,7 @@ typedef struct step {
 typedef struct program {
     int steps;
     step step[STEPS];
+    int gradients;     /* of float outputs by float inputs: 1, and of those again: 2 */
     bool together;     /* outputs are realized by one call before they are read */
     bool twice;        /* run again with other data, and another value of the variable */
     int64_t var, size; /* SYMBOLIC: the variable (qn_var) and the size that it stands for */
@@ -354,6 +355,7 @@ static inline bool infer_reduce(step *s, const step *const *src, bool ranges) {
     if (product && !same_array(x, src[1])) return false;
     if (!ranges) return n > 0 || !arg;
     if (product && !product_range(&term, x, src[1])) return false;
+    if (s->sources == 3) with_zero(&term);
     if (!arg) return merged_range(s, product ? OP_SUM : s->op, &term, n);
     return n > 0 && x->err == 0 && settle(s, 0, (double)n, 0, 0);
 }
@@ -383,6 +385,84 @@ static inline bool infer_index(step *s, const step *const *x, bool ranges) {
     return !ranges || merged_range(s, op, &both, 1 + x[1]->dim[axis]);
 }
 
+/* ---- running results, calls of routines ----------------------------------------------------- */
+
+/* a*y + b, one such step behind the other. Steps may be combined before they meet a value, so that
+ * products of the a have to be exact, too. */
+static inline bool affine_range(step *s, const step *a, const step *b, int64_t n) {
+    double by = magnitude(a), most = 0, factors = 1, err = 0;
+    if (n > 64) return false;
+    for (int64_t i = 0; i < n; i++) {
+        err = a->err * most + (by + a->err) * err + b->err;
+        most = by * most + magnitude(b), factors *= fmax(1, by);
+        if (a->grid < 0 || b->grid < 0)
+            err += ldexp(most + factors * magnitude(b), 3 - dtype_precision(s->dtype));
+    }
+    int grid = a->grid < 0 || b->grid < 0 ? -1 : a->grid * (int)n + b->grid;
+    most = fmax(most, factors * fmax(1, magnitude(b)));
+    return settle(s, -most, most, err, grid);
+}
+
+/* {monoid, axis, reverse} */
+static inline bool infer_scan(step *s, const step *const *x, bool ranges) {
+    int by = (int)s->attr[0];
+    int64_t axis = s->attr[1];
+    const step *from = x[0];
+    s->dtype = from->dtype, s->rank = from->rank;
+    memcpy(s->dim, from->dim, sizeof s->dim);
+    bool floats = dtype_is_float(s->dtype), bits = by == MONOID_AND || by == MONOID_OR;
+    if (axis >= s->rank || (by == MONOID_AFFINE) != (s->sources == 2)) return false;
+    if (s->sources == 2 && !same_array(from, x[1])) return false;
+    if (bits ? floats : by == MONOID_LOGSUMEXP || by == MONOID_AFFINE ? !floats : false)
+        return false;
+    if ((by == MONOID_SUM || by == MONOID_PROD) && s->dtype == QN_BOOL) return false;
+    if (!ranges) return true;
+    if (bits) return whole_range(s), true;
+    int64_t n = s->dim[axis];
+    if (by == MONOID_AFFINE) return affine_range(s, from, x[1], n);
+    if (by == MONOID_LOGSUMEXP) {
+        double c = (double)n, roundings = ldexp(c, 2 - dtype_precision(s->dtype));
+        return settle(s, from->lo, from->hi + log(fmax(1, c)), from->err + roundings, -1);
+    }
+    int op = by == MONOID_SUM ? OP_SUM : by == MONOID_PROD ? OP_PROD : OP_MAX;
+    if (!merged_range(s, op, from, n)) return false;
+    s->lo = fmin(s->lo, from->lo), s->hi = fmax(s->hi, from->hi);
+    return true;
+}
+
+/* {routine, result, axis or 0, what it wants to know}: those that put elements in order. Places are
+ * told apart by exact values alone, but an element at a place in the order moves by no more than
+ * all do. */
+static inline bool infer_call(step *s, const step *const *x) {
+    int routine = (int)s->attr[0];
+    bool place = s->attr[1] != (routine == ROUTINE_SORT ? 0 : 1), exact = x[0]->err == 0;
+    int64_t axis = s->attr[2], n = s->attr[3];
+    const step *from = routine == ROUTINE_SEARCH ? x[1] : x[0];
+    s->rank = from->rank;
+    memcpy(s->dim, from->dim, sizeof s->dim);
+    if (axis >= s->rank) return false;
+    double places = (double)x[0]->dim[axis];
+    if (routine == ROUTINE_SEARCH) {
+        if (x[0]->rank != s->rank || x[0]->dtype != from->dtype) return false;
+        for (int d = 0; d + 1 < s->rank; d++)
+            if (s->dim[d] != x[0]->dim[d]) return false;
+        place = true, exact &= from->err == 0, places++;
+    } else if (routine == ROUTINE_TOPK) {
+        if (n > s->dim[axis]) return false;
+        s->dim[axis] = n;
+    } else if (routine == ROUTINE_KTH) {
+        if (n >= s->dim[axis]) return false;
+        s->dim[axis] = 1;
+    } else if (routine == ROUTINE_MODE) {
+        if (!s->dim[axis]) return false;
+        s->dim[axis] = 1;
+    }
+    s->dtype = place ? QN_I64 : from->dtype;
+    s->lo = x[0]->lo, s->hi = x[0]->hi, s->err = x[0]->err, s->grid = x[0]->grid;
+    if (place || routine == ROUTINE_MODE) return exact && (!place || settle(s, 0, places, 0, 0));
+    return true;
+}
+
 /* The handle of an assigned step means the new value, so the step itself cannot be used any more:
  * the assignment is a step of its own, which stands for the handle from then on. */
 static inline bool assigned_before(const program *p, int which, int i) {
@@ -391,8 +471,36 @@ static inline bool assigned_before(const program *p, int which, int i) {
     return false;
 }
 
-/* Work out dtype, shape and range of step i from its sources and attributes; false: no such step.
- * Without `ranges` a step is only refused for its types and shapes. */
+/* Work out dtype, shape and range of a step from those of its sources and its attributes; false: no
+ * such step. Without `ranges` a step is only refused for its types and shapes. */
+static inline bool infer_from(step *s, const step *const *x, bool ranges) {
+    switch (op_rows[s->op].class_) {
+    case CLASS_LEAF:
+        if (s->op != OP_IOTA) return true;
+        s->lo = 0, s->hi = (double)s->dim[s->attr[0]] - (s->dim[s->attr[0]] > 0);
+        return true;
+    case CLASS_ELEM:
+        return infer_elem(s, x) && (!ranges || elem_range(s, x));
+    case CLASS_MARK:
+        if (s->op == OP_CUSTOM && !dtype_is_float(x[0]->dtype)) return false;
+        s->rank = x[0]->rank;
+        memcpy(s->dim, x[0]->dim, sizeof s->dim);
+        return infer_move(s, x[0]);
+    case CLASS_MOVE:
+        return infer_move(s, x[0]);
+    case CLASS_JOIN:
+        return infer_join(s, x);
+    case CLASS_REDUCE:
+        return infer_reduce(s, x, ranges);
+    case CLASS_SCAN:
+        return infer_scan(s, x, ranges);
+    case CLASS_CALL:
+        return infer_call(s, x);
+    default:
+        return infer_index(s, x, ranges);
+    }
+}
+
 static inline bool infer_step(program *p, int i, bool ranges) {
     step *s = &p->step[i];
     const step *x[3] = {s, s, s};
@@ -403,38 +511,12 @@ static inline bool infer_step(program *p, int i, bool ranges) {
         if (p->step[j].op == OP_ASSIGN && p->step[j].src[0] == i && s->output) ok = false;
     if (!ok) return false;
     if (s->op == OP_ASSIGN) {
-        ok = (x[0]->op == OP_BUFFER || x[0]->op == OP_ASSIGN) && x[0]->dtype == x[1]->dtype &&
-             x[0]->rank == x[1]->rank &&
-             !memcmp(x[0]->dim, x[1]->dim, sizeof(int64_t) * (size_t)x[0]->rank);
+        ok = (x[0]->op == OP_BUFFER || x[0]->op == OP_ASSIGN) && same_array(x[0], x[1]);
         s->dtype = x[1]->dtype, s->rank = x[1]->rank;
         memcpy(s->dim, x[1]->dim, sizeof s->dim);
         s->lo = x[1]->lo, s->hi = x[1]->hi, s->err = x[1]->err, s->grid = x[1]->grid;
     } else {
-        switch (op_rows[s->op].class_) {
-        case CLASS_LEAF:
-            if (s->op != OP_IOTA) break;
-            s->lo = 0, s->hi = (double)s->dim[s->attr[0]] - (s->dim[s->attr[0]] > 0);
-            break;
-        case CLASS_ELEM:
-            ok = infer_elem(s, x) && (!ranges || elem_range(s, x));
-            break;
-        case CLASS_MARK:
-            s->rank = x[0]->rank;
-            memcpy(s->dim, x[0]->dim, sizeof s->dim);
-            ok = infer_move(s, x[0]);
-            break;
-        case CLASS_MOVE:
-            ok = infer_move(s, x[0]);
-            break;
-        case CLASS_JOIN:
-            ok = infer_join(s, x);
-            break;
-        case CLASS_REDUCE:
-            ok = infer_reduce(s, x, ranges);
-            break;
-        default:
-            ok = infer_index(s, x, ranges);
-        }
+        ok = infer_from(s, x, ranges);
     }
     return ok && s->rank <= 7 && step_count(s) <= (s->big ? BIG : NUMBERS);
 }
@@ -504,6 +586,7 @@ static inline void print_program(const program *p) {
         printf(", err %g */%s%s\n", s->err, s->read_now ? " read now" : "",
                s->output ? " read" : "");
     }
+    if (p->gradients) printf("  (and %d gradients by the inputs)\n", p->gradients);
     if (p->together) printf("  (all realized together)\n");
     if (p->twice) printf("  (twice, on different data)\n");
     if (p->var) printf("  (where %lld is the value of a variable)\n", (long long)p->size);

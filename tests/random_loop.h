@@ -5,10 +5,13 @@
  * by itself, where conditions are read and branches taken by this file.
  *
  * Float values stay within [-1, 1] by what the operations are, so that errors do not grow. A
- * program without an operation that adds up is `exact`: then nothing may differ in a bit. */
+ * program without an operation that adds up is `exact`: then nothing may differ in a bit. One that
+ * has no function either that devices compute by formulas of their own is `plain`: then no device
+ * may differ in a bit, and it may be of any dtype of numbers. */
 #ifndef QN_RANDOM_LOOP_H
 #define QN_RANDOM_LOOP_H
 
+#include "graph/graph.h"
 #include "quern_loop.h"
 #include "test.h"
 
@@ -57,7 +60,7 @@ typedef struct line {
 typedef struct loop_program {
     int lines, side; /* side: of the squares */
     qn_dtype dtype;
-    bool gradient, second, exact, symbolic;
+    bool gradient, second, exact, plain, symbolic;
     uint64_t data; /* seed of the inputs */
     line line[LINES];
     bool output[LINES];
@@ -156,31 +159,32 @@ typedef struct unary_row {
     const char *name;
     qn_tensor *(*make)(qn_tensor *x);
     bool adds, floats, square; /* adds up; for floats only; needs a square, not a sequence */
+    bool formula;              /* FORMULA in ops.h: devices may differ */
 } unary_row;
-static const unary_row unary_rows[] = {{"neg", qn_neg, 0, 0, 0},
-                                       {"sine", sine, 0, 1, 0},
-                                       {"tanh", qn_tanh, 0, 1, 0},
-                                       {"halved", halved, 0, 1, 0},
-                                       {"gauss", gauss, 0, 1, 0},
-                                       {"abs", qn_abs, 0, 0, 0},
-                                       {"square", qn_square, 0, 0, 0},
-                                       {"detach", qn_detach, 0, 0, 0},
-                                       {"itself", itself, 0, 0, 0},
-                                       {"turned", turned, 0, 0, 1},
-                                       {"flipped", flipped, 0, 0, 1},
-                                       {"rolled_by_one", rolled_by_one, 0, 0, 1},
-                                       {"lower", lower, 0, 0, 1},
-                                       {"shifted", shifted, 0, 0, 1},
-                                       {"halves_exchanged", halves_exchanged, 0, 0, 1},
-                                       {"flattened", flattened, 0, 0, 1},
-                                       {"first_row", first_row, 0, 0, 1},
-                                       {"largest", largest, 0, 0, 1},
-                                       {"upto_largest", upto_largest, 0, 0, 1},
-                                       {"sorted", sorted, 0, 0, 1},
-                                       {"means", means, 1, 1, 1},
-                                       {"running", running, 1, 1, 1},
-                                       {"weights", weights, 1, 1, 1},
-                                       {"squared", squared, 1, 1, 1}};
+static const unary_row unary_rows[] = {{"neg", qn_neg, 0, 0, 0, 0},
+                                       {"sine", sine, 0, 1, 0, 1},
+                                       {"tanh", qn_tanh, 0, 1, 0, 1},
+                                       {"halved", halved, 0, 1, 0, 0},
+                                       {"gauss", gauss, 0, 1, 0, 1},
+                                       {"abs", qn_abs, 0, 0, 0, 0},
+                                       {"square", qn_square, 0, 0, 0, 0},
+                                       {"detach", qn_detach, 0, 0, 0, 0},
+                                       {"itself", itself, 0, 0, 0, 0},
+                                       {"turned", turned, 0, 0, 1, 0},
+                                       {"flipped", flipped, 0, 0, 1, 0},
+                                       {"rolled_by_one", rolled_by_one, 0, 0, 1, 0},
+                                       {"lower", lower, 0, 0, 1, 0},
+                                       {"shifted", shifted, 0, 0, 1, 0},
+                                       {"halves_exchanged", halves_exchanged, 0, 0, 1, 0},
+                                       {"flattened", flattened, 0, 0, 1, 0},
+                                       {"first_row", first_row, 0, 0, 1, 0},
+                                       {"largest", largest, 0, 0, 1, 0},
+                                       {"upto_largest", upto_largest, 0, 0, 1, 0},
+                                       {"sorted", sorted, 0, 0, 1, 0},
+                                       {"means", means, 1, 1, 1, 0},
+                                       {"running", running, 1, 1, 1, 0},
+                                       {"weights", weights, 1, 1, 1, 0},
+                                       {"squared", squared, 1, 1, 1, 0}};
 typedef struct binary_row {
     const char *name;
     qn_tensor *(*make)(qn_tensor *x, qn_tensor *y);
@@ -243,8 +247,19 @@ static inline int pick_square(maker *m) {
 
 static inline void make_block(maker *m, int depth, int lines);
 
+/* May the program have the operation? */
+static inline bool suits_unary(const loop_program *p, int op) {
+    const unary_row *row = &unary_rows[op];
+    if (row->floats && !dtype_is_float(p->dtype)) return false;
+    return !(row->adds && p->exact) && !(row->formula && p->plain);
+}
+
+static inline bool suits_binary(const loop_program *p, int op) {
+    const binary_row *row = &binary_rows[op];
+    return !(row->floats && !dtype_is_float(p->dtype)) && !(row->adds && p->exact);
+}
+
 static inline void make_elementary(maker *m) {
-    bool floats = m->p->dtype != QN_I32;
     int a = pick_square(m), b = pick_square(m), c = pick_square(m);
     if (chance_of(m, 12)) {
         add_value(m, (line){.kind = CHOICE, .src = {a, b, c}, .trips = -1});
@@ -252,9 +267,7 @@ static inline void make_elementary(maker *m) {
     }
     bool one = chance_of(m, 55);
     int op = (int)test_below(m->rand, one ? UNARIES : BINARIES);
-    bool adds = one ? unary_rows[op].adds : binary_rows[op].adds;
-    if ((one ? unary_rows[op].floats : binary_rows[op].floats) && !floats) return;
-    if (adds && m->p->exact) return;
+    if (one ? !suits_unary(m->p, op) : !suits_binary(m->p, op)) return;
     if (one)
         add_value(m, (line){.kind = UNARY, .op = op, .src = {a}, .trips = -1});
     else
@@ -265,12 +278,13 @@ static inline void make_of_sequence(maker *m) {
     int rows = (int)test_below(m->rand, MOST_TRIPS), x = pick_value(m, rows);
     if (x < 0) return;
     int op = (int)test_below(m->rand, UNARIES);
+    bool sum = !m->p->exact || (!m->p->plain && !rows); /* rows may be more by another size */
     if (rows && chance_of(m, 40))
         add_value(
             m, (line){.kind = ROW, .n = (int)test_below(m->rand, rows), .src = {x}, .trips = -1});
-    else if (chance_of(m, 50))
-        add_value(m, (line){.kind = ALONG, .op = m->p->exact && rows, .src = {x}, .trips = -1});
-    else if (!unary_rows[op].square && (!unary_rows[op].floats || m->p->dtype != QN_I32))
+    else if ((rows || sum) && chance_of(m, 50))
+        add_value(m, (line){.kind = ALONG, .op = !sum, .src = {x}, .trips = -1});
+    else if (!unary_rows[op].square && suits_unary(m->p, op))
         add_value(m, (line){.kind = EACH, .op = op, .src = {x}, .trips = rows});
 }
 
@@ -339,15 +353,19 @@ static inline void make_block(maker *m, int depth, int lines) {
     }
 }
 
-static inline void random_loop_program(loop_program *p, uint64_t *rand) {
+static inline void random_loop_program(loop_program *p, uint64_t *rand, bool plain) {
     static const int sides[] = {1, 2, 3, 4, 8, 17};
+    static const qn_dtype any[] = {QN_F32, QN_F32, QN_F32, QN_F64,  QN_I32, QN_I64,
+                                   QN_I16, QN_U8,  QN_F16, QN_BF16, QN_U32, QN_I8};
     maker m = {.p = p, .rand = rand};
     memset(p, 0, sizeof *p);
     p->data = test_rand(rand);
     p->side = sides[test_below(rand, 6)];
     p->dtype = chance_of(&m, 70) ? QN_F32 : chance_of(&m, 60) ? QN_I32 : QN_F64;
-    p->exact = p->dtype == QN_I32 || chance_of(&m, 50);
-    p->gradient = p->dtype != QN_I32 && chance_of(&m, 50);
+    if (plain) p->dtype = any[test_below(rand, 12)];
+    p->plain = plain;
+    p->exact = plain || p->dtype == QN_I32 || chance_of(&m, 50);
+    p->gradient = (p->dtype == QN_F32 || p->dtype == QN_F64) && chance_of(&m, 50);
     p->second = p->gradient && chance_of(&m, 25);
     for (int i = 0; i < 2; i++) add_value(&m, (line){.kind = INPUT, .trips = -1});
     for (int i = 0; i < 3; i++) {
@@ -439,7 +457,10 @@ static inline void print_line(const loop_program *p, int i) {
 static inline void print_loop_program(const loop_program *p) {
     bool used[LINES];
     find_used(p, used);
-    printf("%s, squares of %d%s%s%s\n", qn_dtype_name(p->dtype), p->side, p->exact ? ", exact" : "",
+    printf("%s, squares of %d%s%s%s\n", qn_dtype_name(p->dtype), p->side,
+           p->plain   ? ", plain"
+           : p->exact ? ", exact"
+                      : "",
            p->gradient ? ", gradient" : "", p->second ? " twice" : "");
     for (int i = 0; i < p->lines; i++)
         if (used[i]) print_line(p, i);

@@ -1,9 +1,9 @@
 /* random_program.h - what fuzz_graph generates: programs from a seed. There are elementwise rows
  * over all dtypes, chains of up to six movement ops, joins of up to a dozen pieces, reductions,
- * matmuls, softmax and normalisations, gather and scatter, casts, shared subexpressions, several
- * outputs read one by one or together, reads in between, assignments, sizes 0, 1 and odd ones,
- * NaN, infinities and -0 among the inputs, and whole numbers of up to 64 bits with no input beside
- * them. */
+ * matmuls, softmax and normalisations, gather and scatter, running results, what sorting finds,
+ * casts, shared subexpressions, several outputs read one by one or together, their first and second
+ * gradients by the inputs, reads in between, assignments, sizes 0, 1 and odd ones, NaN, infinities
+ * and -0 among the inputs, and whole numbers of up to 64 bits with no input beside them. */
 #ifndef QN_RANDOM_PROGRAM_H
 #define QN_RANDOM_PROGRAM_H
 
@@ -24,13 +24,14 @@ typedef struct style {
     int64_t pool[4];   /* sizes that occur */
     qn_dtype dtype[3]; /* dtypes that occur */
     bool special;
-    int move, reduce, index, effects; /* percent of the steps that are of that kind */
+    int move, reduce, index, order, effects; /* percent of the steps that are of that kind */
 } style;
 
 static style random_style(bool small) {
     static const int64_t size[] = {1, 2, 2, 3, 3, 4, 5, 7, 8, 13, 16, 17, 31, 33, 64, 65, 100, 130};
     static const qn_dtype usual[] = {QN_F32, QN_F32, QN_F32, QN_F64, QN_I32, QN_I64, QN_BOOL};
-    style y = {.special = chance(15), .move = 30, .reduce = 15, .index = 6, .effects = 4};
+    style y = {
+        .special = chance(15), .move = 30, .reduce = 15, .index = 6, .order = 4, .effects = 4};
     for (int i = 0; i < 4; i++) y.pool[i] = size[below(small ? 9 : (int64_t)COUNT_OF(size))];
     if (chance(6)) y.pool[3] = 0;
     for (int i = 0; i < 3; i++)
@@ -38,6 +39,7 @@ static style random_style(bool small) {
     if (chance(25)) y.move = 75, y.reduce = 10;
     if (chance(20)) y.reduce = 50, y.move = 15;
     if (chance(8)) y.index = 40;
+    if (chance(6)) y.order = 30;
     return y;
 }
 
@@ -542,6 +544,50 @@ static int random_index(program *p, const style *y, int x) {
     return add(p, s);
 }
 
+/* Running results along an axis, in either direction. */
+static int random_scan(program *p, const style *y, int x) {
+    static const int by[] = {MONOID_SUM,    MONOID_SUM,   MONOID_PROD, MONOID_MAX,
+                             MONOID_MIN,    MONOID_AND,   MONOID_OR,   MONOID_LOGSUMEXP,
+                             MONOID_AFFINE, MONOID_AFFINE};
+    if (x < 0 || !p->step[x].rank || p->step[x].big) return -1;
+    step s = op_step(OP_SCAN, 1, x, 0, 0), from = p->step[x];
+    s.attrs = 3, s.attr[0] = by[below(10)], s.attr[1] = below(from.rank), s.attr[2] = chance(40);
+    if (s.attr[0] == MONOID_AFFINE) {
+        s.src[1] = add_input(p, y, from.dtype, from.rank, from.dim);
+        if (s.src[1] < 0) return -1;
+        s.sources = 2;
+        if (chance(50)) s.src[0] = s.src[1], s.src[1] = x;
+    }
+    return add(p, s);
+}
+
+/* What sorting finds, places or elements; or where elements would stand in rows that ascend. */
+static int random_order(program *p, const style *y, int x) {
+    if (x < 0 || !p->step[x].rank || p->step[x].big) return -1;
+    step s = op_step(OP_CALL, 1, x, 0, 0), from = p->step[x];
+    int64_t kind = below(6), axis = below(from.rank);
+    s.attrs = 5, s.attr[2] = axis, s.attr[4] = chance(50);
+    if (kind == 5) {
+        step sought = from;
+        axis = s.attr[2] = from.rank - 1;
+        s.attr[0] = ROUTINE_SORT, s.attr[4] = 0;
+        s.src[0] = add(p, s);
+        sought.dim[axis] = y->pool[below(4)];
+        s.attr[0] = ROUTINE_SEARCH, s.sources = 2, s.attr[4] = chance(50);
+        s.src[1] = add_input(p, y, from.dtype, from.rank, sought.dim);
+        return s.src[0] < 0 || s.src[1] < 0 ? -1 : add(p, s);
+    }
+    s.attr[0] = kind < 3 ? ROUTINE_SORT : kind == 3 ? ROUTINE_TOPK : ROUTINE_KTH;
+    if (kind == 4 && chance(40)) s.attr[0] = ROUTINE_MODE;
+    if (from.dim[axis] < 1) return -1;
+    s.attr[3] = 1 + below(from.dim[axis] < 3 ? from.dim[axis] : 3);
+    s.attr[1] = chance(50);
+    int i = add(p, s);
+    if (i >= 0 || s.attr[0] == ROUTINE_MODE) return i;
+    s.attr[1] = !s.attr[1]; /* elements, where places are not told for sure */
+    return add(p, s);
+}
+
 static int random_assign(program *p, const style *y) {
     for (int i = 0; i < 10; i++) {
         int to = pick(p);
@@ -552,8 +598,29 @@ static int random_assign(program *p, const style *y) {
     return -1;
 }
 
+/* Gradients are those of versions where something was assigned, which fuzz_history is about. They
+ * add up what comes by several ways, in any order: of infinities that is one or NaN. */
+static void want_gradients(program *p) {
+    bool in = false, out = false;
+    for (int i = 0; i < p->steps; i++) {
+        if (p->step[i].op == OP_ASSIGN) return;
+        if (!dtype_is_float(p->step[i].dtype)) continue;
+        in |= p->step[i].op == OP_BUFFER;
+        out |= p->step[i].output && p->step[i].op != OP_BUFFER;
+    }
+    if (!in || !out) return;
+    for (int i = 0; i < p->steps; i++) p->step[i].special = false;
+    p->gradients = chance(25) ? 2 : 1;
+}
+
 static void random_program(program *p, bool small) {
+    static const int marks[] = {OP_CONTIGUOUS, OP_DETACH, OP_APART, OP_CUSTOM};
+    static const qn_dtype floats[] = {QN_F32, QN_F32, QN_F32, QN_F64, QN_F16, QN_BF16};
+    bool gradients = chance(30);
     style y = random_style(small);
+    for (int i = 0; i < 3 && gradients; i++)
+        if (chance(80)) y.dtype[i] = floats[below(6)];
+    if (gradients) y.effects = 0;
     memset(p, 0, sizeof *p);
     int wanted = 3 + (int)below(chance(20) ? 30 : 10);
     if (chance(6)) random_cut_square(p, &y);
@@ -565,6 +632,8 @@ static void random_program(program *p, bool small) {
             made = random_assign(p, &y);
         else if ((kind -= y.index) < 0)
             made = random_index(p, &y, x);
+        else if ((kind -= y.order) < 0)
+            made = chance(50) ? random_scan(p, &y, x) : random_order(p, &y, x);
         else if ((kind -= y.move) < 0)
             made = chance(20)   ? random_join(p, &y, x)
                    : chance(50) ? random_move(p, x)
@@ -579,8 +648,7 @@ static void random_program(program *p, bool small) {
         else
             made = chance(4) ? random_leaf(p, &y) : random_elem(p, &y);
         if (made >= 0 && p->step[made].op != OP_BUFFER && chance(3)) p->step[made].read_now = true;
-        if (x >= 0 && chance(1))
-            made = add(p, op_step(chance(50) ? OP_CONTIGUOUS : OP_DETACH, 1, x, 0, 0));
+        if (x >= 0 && chance(2)) made = add(p, op_step(marks[below(4)], 1, x, 0, 0));
     }
     bool used[STEPS] = {false};
     for (int i = 0; i < p->steps; i++)
@@ -590,6 +658,7 @@ static void random_program(program *p, bool small) {
             (!used[i] || chance(8)) && !p->step[i].big && !assigned_before(p, i, p->steps);
     p->together = chance(50);
     p->twice = chance(15);
+    if (gradients) want_gradients(p);
     compact(p);
 }
 

@@ -1,5 +1,9 @@
 /* run_graph.h - graphs of random_graph.h built in a context by the library's own constructors, run
- * in one of four ways, and compared with what another context computes.
+ * in one of several ways, and compared with what another context computes.
+ *
+ * Of a program with a gradient, that of what is read by each input is compared, too, and perhaps
+ * the gradient of those. How far two devices may be apart there is worked out from the nodes that
+ * the derivative is made of (range_graph.h).
  *
  * With a dimension variable, inputs have it where their size is its value, and codes of sizes that
  * earlier steps derived from it; sizes among attributes are found likewise. The same program is
@@ -9,20 +13,38 @@
 
 #include <stdarg.h>
 
-#include "random_graph.h"
+#include "count_rows.h"
+#include "range_graph.h"
 #include "run/run.h"
 
 /* ---- building and running ------------------------------------------------------------------ */
 
+/* What is read: a step's value, its gradient, the gradient of all gradients by it. */
+enum { SLOTS = 3 * STEPS };
+
 typedef struct values {
-    void *at[STEPS]; /* of steps that were read */
-    bool refused;    /* a step could not be built */
-    int differs;     /* ONCE: 1 + a step whose stored value is not what its other uses see, 0 */
+    void *at[SLOTS];           /* of what was read */
+    bool reference;            /* that has to say what gradients may differ by: */
+    step slope[SLOTS - STEPS]; /* types, shapes and bounds */
+    row_tally *count;          /* not NULL: nothing is to be run, but its nodes are counted */
+    bool refused;              /* a step could not be built */
+    int differs; /* ONCE: 1 + a step whose stored value is not what its other uses see, 0 */
 } values;
 
 static inline void free_values(values *v) {
-    for (int i = 0; i < STEPS; i++) free(v->at[i]);
+    for (int i = 0; i < SLOTS; i++) free(v->at[i]);
     memset(v, 0, sizeof *v);
+}
+
+static inline bool by_gradient(const program *p, int i) {
+    return p->gradients && p->step[i].op == OP_BUFFER && dtype_is_float(p->step[i].dtype);
+}
+
+/* Is a place of the program to be read? */
+static inline bool place_wanted(const program *p, int place) {
+    int i = place % STEPS, level = place / STEPS;
+    if (i >= p->steps) return false;
+    return level ? level <= p->gradients && by_gradient(p, i) : p->step[i].output;
 }
 
 /* A size as the library should be given it: a size of `from`, or the product of two neighbouring
@@ -103,6 +125,27 @@ static inline qn_tensor *build_leaf(qn_ctx *qn, const step *s, int64_t var, int 
     return made;
 }
 
+/* Another slope than that of the value, which is x itself. */
+static inline qn_tensor *build_custom(qn_tensor *x) {
+    qn_tensor *to = qn_placeholder(x), *slope = qn_mul(to, qn_weak(x, 0.5)), *out = NULL;
+    qn_custom_gradient(1, &x, &to, 1, &x, &slope, &out);
+    return out;
+}
+
+static inline qn_tensor *build_ordered(const step *s, qn_tensor *const *x) {
+    int axis = (int)s->attr[2];
+    int64_t n = s->attr[3];
+    bool flag = s->attr[4] != 0;
+    qn_tensor *element = NULL, *index = NULL;
+    if (s->attr[0] == ROUTINE_SEARCH) return qn_searchsorted(x[0], x[1], flag);
+    if (s->attr[0] == ROUTINE_SORT)
+        return s->attr[1] ? qn_argsort(x[0], axis, flag) : qn_sort(x[0], axis, flag);
+    if (s->attr[0] == ROUTINE_TOPK) qn_topk(x[0], n, axis, flag, &element, &index);
+    if (s->attr[0] == ROUTINE_KTH) qn_kthvalue(x[0], n, axis, true, &element, &index);
+    if (s->attr[0] == ROUTINE_MODE) qn_mode(x[0], axis, true, &element, &index);
+    return s->attr[1] ? element : index;
+}
+
 static inline qn_tensor *build_step(qn_ctx *qn, const step *s, qn_tensor *const *x) {
     int64_t sizes[3 * QN_MAX_RANK];
     uint32_t mask = 0;
@@ -134,6 +177,15 @@ static inline qn_tensor *build_step(qn_ctx *qn, const step *s, qn_tensor *const 
         return build_gather(x[0], x[1], (int)s->attr[0]);
     case OP_SCATTER:
         return build_scatter(x[0], x[1], x[2], (int)s->attr[0], (int)s->attr[1]);
+    case OP_SCAN:
+        return build_scan(x[0], s->sources > 1 ? x[1] : NULL,
+                          (scan_attr){(int)s->attr[0], (int)s->attr[1], s->attr[2] != 0});
+    case OP_CALL:
+        return build_ordered(s, x);
+    case OP_APART:
+        return build_apart(x[0]);
+    case OP_CUSTOM:
+        return build_custom(x[0]);
     default:
         break;
     }
@@ -160,8 +212,77 @@ static inline bool read_step(const step *s, qn_tensor *t, values *out, int i) {
 typedef enum way { PURE, EFFECTS, STATIC, SYMBOLIC, ONCE, BITS, BITS_ALL, MAPPED } way;
 
 static inline bool read_outputs(const program *p, qn_tensor *const *t, values *out) {
-    for (int i = 0; i < p->steps; i++)
-        if (p->step[i].output && !read_step(&p->step[i], t[i], out, i)) return false;
+    for (int i = 0; i < SLOTS; i++)
+        if (place_wanted(p, i) && !read_step(&p->step[i % STEPS], t[i], out, i)) return false;
+    return true;
+}
+
+/* ---- gradients ----------------------------------------------------------------------------- */
+
+/* What a gradient of y is given: ones, small whole numbers, or y itself, so that the gradient is
+ * that of squares and has one, too. */
+static inline qn_tensor *seed_like(qn_ctx *qn, const step *y, qn_tensor *t, int which, step *seed) {
+    *seed = (step){.op = OP_BUFFER, .dtype = y->dtype, .rank = y->rank, .lo = -2, .hi = 2};
+    memcpy(seed->dim, y->dim, sizeof seed->dim);
+    seed->bits = 77 + (uint64_t)which;
+    if (which % 3 == 0) return NULL;
+    if (which % 3 == 1) return t;
+    int64_t dim[QN_MAX_RANK];
+    void *data = malloc(qn_dtype_size(y->dtype) * (size_t)step_count(y) + 1);
+    if (!data) abort();
+    input_data(seed, data);
+    for (int d = 0; d < y->rank; d++) dim[d] = qn_dim(t, d);
+    qn_tensor *made = qn_from(qn, y->dtype, y->rank, dim, data);
+    free(data);
+    return made;
+}
+
+/* The gradients of what stands in slots from..STEPS of t by all inputs, into those behind. */
+static inline bool add_slopes(qn_ctx *qn, const program *p, qn_tensor **t, int level, ranges *r) {
+    qn_tensor *y[STEPS], *seed[STEPS], *x[STEPS], *out[STEPS];
+    int ys = 0, xs = 0;
+    for (int i = 0; i < p->steps; i++) {
+        int place = level * STEPS + i;
+        step given;
+        if (by_gradient(p, i)) x[xs++] = t[i];
+        if (!place_wanted(p, place) || !dtype_is_float(p->step[i].dtype)) continue;
+        seed[ys] = seed_like(qn, &p->step[i], t[place], i + level, &given);
+        if (qn_error_code(qn)) return false;
+        if (seed[ys] && seed[ys] != t[place] && r) know_range(r, tensor_at(seed[ys])->node, &given);
+        y[ys++] = t[place];
+    }
+    if (!ys || !xs) return true;
+    if (qn_vjp(ys, y, seed, xs, x, out)) return false;
+    for (int i = 0, k = 0; i < p->steps; i++)
+        if (by_gradient(p, i)) t[(level + 1) * STEPS + i] = out[k++];
+    return true;
+}
+
+/* What bounds there are on gradients: of dtype -1 where none. */
+static inline void bound_slopes(qn_ctx *qn, const program *p, qn_tensor *const *t, ranges *r,
+                                values *out) {
+    for (int i = STEPS; i < SLOTS; i++) {
+        arena a;
+        if (!place_wanted(p, i)) continue;
+        arena_open(&a, &qn->heap);
+        node_id root = tensor_at(t[i])->node;
+        find_ranges(r, &a, root);
+        const step *s = range_of(r, root);
+        step vague = p->step[i % STEPS];
+        vague.dtype = (qn_dtype)-1;
+        out->slope[i - STEPS] = s ? *s : vague;
+        arena_free(&a);
+    }
+}
+
+static inline bool add_gradients(qn_ctx *qn, const program *p, qn_tensor **t, values *out) {
+    static ranges r;
+    r.g = qn->graph, r.n = 0;
+    for (int i = 0; i < p->steps && out->reference; i++)
+        know_range(&r, tensor_at(t[i])->node, &p->step[i]);
+    for (int level = 0; level < p->gradients; level++)
+        if (!add_slopes(qn, p, t, level, out->reference ? &r : NULL)) return false;
+    if (out->reference) bound_slopes(qn, p, t, &r, out);
     return true;
 }
 
@@ -189,24 +310,24 @@ static inline bool look_at(const step *s, qn_tensor *t, int i) {
 }
 
 static inline bool run_static(qn_ctx *qn, const program *p, qn_tensor **t, values *out) {
-    qn_tensor *sample[STEPS], *in[STEPS], *from[STEPS], *to[STEPS];
-    bool ran[STEPS] = {false}, ok = true;
+    qn_tensor *sample[STEPS], *in[STEPS], *from[SLOTS], *to[SLOTS];
+    bool ran[SLOTS] = {false}, ok = true;
     int ins = 0, outs = 0;
     for (int i = 0; i < p->steps; i++) {
         if (p->step[i].op != OP_BUFFER) continue;
         sample[ins] = t[i];
         if (!(in[ins++] = build_leaf(qn, &p->step[i], 0, i, t))) return false;
     }
-    for (int i = 0; i < p->steps; i++) {
-        ran[i] = p->step[i].output && to_compute(qn, t[i]);
+    for (int i = 0; i < SLOTS; i++) {
+        ran[i] = place_wanted(p, i) && to_compute(qn, t[i]);
         if (ran[i]) from[outs++] = t[i];
-        for (int k = 0; k < ins && p->step[i].output && !ran[i]; k++)
+        for (int k = 0; k < ins && place_wanted(p, i) && !ran[i]; k++)
             if (tensor_at(sample[k])->node == tensor_at(t[i])->node) t[i] = in[k];
     }
     qn_plan *plan = outs ? qn_plan_new(qn, ins, sample, outs, from) : NULL;
     ok =
         !outs || (plan && qn_plan_run(plan, in, to) == QN_OK && qn_plan_run(plan, in, to) == QN_OK);
-    for (int i = 0, n = 0; ok && i < p->steps; i++)
+    for (int i = 0, n = 0; ok && i < SLOTS; i++)
         if (ran[i]) t[i] = to[n++];
     ok = ok && read_outputs(p, t, out);
     qn_plan_free(plan);
@@ -248,17 +369,17 @@ static inline qn_tensor *mapped_leaf(qn_ctx *qn, const program *p, int i, mapped
 
 /* The outputs of one example. */
 static inline bool map_outputs(const program *p, const mapped *m, qn_tensor **t) {
-    qn_tensor *one[STEPS], *all[STEPS];
-    int axes[STEPS], n = 0;
-    for (int i = 0; i < p->steps; i++) {
-        if (!p->step[i].output) continue;
-        axes[n] = i % (p->step[i].rank + 1);
+    qn_tensor *one[SLOTS], *all[SLOTS];
+    int axes[SLOTS], n = 0;
+    for (int i = 0; i < SLOTS; i++) {
+        if (!place_wanted(p, i)) continue;
+        axes[n] = i % (p->step[i % STEPS].rank + 1);
         one[n++] = t[i];
     }
     if (!m->n) return true;
     if (qn_vmap(n, one, axes, m->n, m->example, m->input, m->axis, all)) return false;
-    for (int i = 0, k = 0; i < p->steps; i++)
-        if (p->step[i].output) t[i] = qn_select(all[k], axes[k], example_of(p)), k++;
+    for (int i = 0, k = 0; i < SLOTS; i++)
+        if (place_wanted(p, i)) t[i] = qn_select(all[k], axes[k], example_of(p)), k++;
     return true;
 }
 
@@ -289,7 +410,7 @@ static inline bool compare_stored(const program *p, qn_tensor *const *t, int n, 
 
 /* Build, run and read the outputs and what is to be read on the way. */
 static inline bool build_and_read(qn_ctx *qn, const program *p, way how, values *out) {
-    qn_tensor *t[STEPS], *roots[2 * STEPS];
+    qn_tensor *t[SLOTS] = {NULL}, *roots[SLOTS + STEPS];
     mapped m = {.n = 0};
     int n = 0;
     for (int i = 0; i < p->steps; i++) {
@@ -311,14 +432,18 @@ static inline bool build_and_read(qn_ctx *qn, const program *p, way how, values 
         }
         if (!t[i]) return out->refused = true, false;
         if (how == STATIC && !look_at(s, t[i], i)) return false;
-        if (s->read_now && how != STATIC && how != MAPPED && !read_step(s, t[i], out, i))
+        if (s->read_now && how != STATIC && how != MAPPED && !out->count &&
+            !read_step(s, t[i], out, i))
             return false;
     }
+    if (p->gradients && !add_gradients(qn, p, t, out))
+        return out->refused = qn_error_code(qn) == QN_ESHAPE, false;
     if (how == STATIC) return run_static(qn, p, t, out);
     if (how == MAPPED && !map_outputs(p, &m, t))
         return out->refused = qn_error_code(qn) == QN_ESHAPE, false;
-    for (int i = 0; i < p->steps; i++)
-        if (p->step[i].output) roots[n++] = t[i];
+    for (int i = 0; i < SLOTS; i++)
+        if (place_wanted(p, i)) roots[n++] = t[i];
+    if (out->count) return count_rows(out->count, qn, n, roots), true;
     if (how == ONCE) {
         if (!compare_stored(p, t, n, roots, out)) return false;
     } else if (p->together && qn_realize(n, roots)) {
@@ -352,6 +477,7 @@ static inline bool same_element(const step *s, const void *a, const void *b, int
 typedef struct verdict {
     bool failed, refused; /* refused: this way does not suit the program */
     int step;
+    int slopes, vague; /* gradients that were compared, and those that have no bounds */
     char text[400];
 } verdict;
 
@@ -393,8 +519,10 @@ static inline void find_regrouped(const program *p, bool *regrouped, bool *zeros
         const step *s = &p->step[i];
         int row = op_rows[s->op].class_ == CLASS_REDUCE ? monoid_of_reduction(s->op) : MONOID_SET;
         if (s->op == OP_SCATTER) row = (int)s->attr[1];
+        if (s->op == OP_SCAN) row = (int)s->attr[0];
         bool floats = s->sources && dtype_is_float(p->step[s->src[0]].dtype);
-        regrouped[i] = floats && (row == MONOID_SUM || row == MONOID_PROD);
+        regrouped[i] = floats && (row == MONOID_SUM || row == MONOID_PROD || row == MONOID_AFFINE ||
+                                  row == MONOID_LOGSUMEXP);
         zeros[i] = floats && (row == MONOID_MAX || row == MONOID_MIN);
         for (int k = 0; k < s->sources; k++) {
             regrouped[i] |= regrouped[s->src[k]];
@@ -403,30 +531,44 @@ static inline void find_regrouped(const program *p, bool *regrouped, bool *zeros
     }
 }
 
+/* What a place is a value of; the reference's `b` knows of gradients. NULL: nothing to compare. */
+static inline const step *place_step(const program *p, const values *b, int place, bool bits) {
+    if (place % STEPS >= p->steps || !b->at[place]) return NULL;
+    const step *s = place < STEPS ? &p->step[place] : &b->slope[place - STEPS];
+    if ((int)s->dtype >= 0) return s;
+    return bits ? &p->step[place % STEPS] : NULL;
+}
+
 static inline verdict same_values(const program *p, const values *a, const values *b, way how) {
     bool regrouped[STEPS] = {false}, zeros[STEPS] = {false};
+    verdict v = {.failed = false};
     if (how == BITS) find_regrouped(p, regrouped, zeros);
-    for (int i = 0; i < p->steps; i++) {
-        const step *s = &p->step[i];
-        bool bits = (how == BITS || how == BITS_ALL) && !regrouped[i];
-        int64_t n = a->at[i] && b->at[i] ? step_count(s) : 0;
+    for (int i = 0; i < SLOTS; i++) {
+        bool bits = how == BITS_ALL || (how == BITS && i < STEPS && !regrouped[i]);
+        const step *s = place_step(p, b, i, bits);
+        if (i >= STEPS && b->at[i]) s ? v.slopes++ : v.vague++;
+        int64_t n = s && a->at[i] ? step_count(s) : 0;
         for (int64_t e = 0; e < n; e++) {
             if (bits ? same_bits(s, a->at[i], b->at[i], e) : same_element(s, a->at[i], b->at[i], e))
                 continue;
-            if (zeros[i] && both_zero(s, a->at[i], b->at[i], e)) continue;
-            return blame(i, "t%d[%lld] is %.17g (%lld), the reference has %.17g (%lld), allowed %g",
-                         i, (long long)e, dtype_get_f(s->dtype, a->at[i], e),
-                         (long long)dtype_get_i(s->dtype, a->at[i], e),
-                         dtype_get_f(s->dtype, b->at[i], e),
-                         (long long)dtype_get_i(s->dtype, b->at[i], e), bits ? 0 : 2 * s->err);
+            if (i < STEPS && zeros[i] && both_zero(s, a->at[i], b->at[i], e)) continue;
+            return blame(
+                i, "%st%d[%lld] is %.17g (%lld), the reference has %.17g (%lld), allowed %g",
+                i < STEPS       ? ""
+                : i < 2 * STEPS ? "the gradient by "
+                                : "the second gradient by ",
+                i % STEPS, (long long)e, dtype_get_f(s->dtype, a->at[i], e),
+                (long long)dtype_get_i(s->dtype, a->at[i], e), dtype_get_f(s->dtype, b->at[i], e),
+                (long long)dtype_get_i(s->dtype, b->at[i], e), bits ? 0 : 2 * s->err);
         }
     }
-    return (verdict){.failed = false};
+    return v;
 }
 
 static inline verdict compare_once(qn_ctx *qn, qn_ctx *ref, const program *p, way how) {
-    values a, b;
+    static values a, b;
     memset(&a, 0, sizeof a), memset(&b, 0, sizeof b);
+    b.reference = true;
     verdict v = {.failed = false};
     if (how == SYMBOLIC && qn_bind(qn, p->var, p->size)) return blame(-1, "bind: %s", qn_error(qn));
     bool ran = run_program(qn, p, how == BITS || how == BITS_ALL ? EFFECTS : how, &a);
@@ -438,11 +580,13 @@ static inline verdict compare_once(qn_ctx *qn, qn_ctx *ref, const program *p, wa
         v = blame(-1, "reference: %s", qn_error(ref));
     qn_clear_error(qn), qn_clear_error(ref);
     if (!v.failed && suits) v = same_values(p, &a, &b, how);
+    if (v.failed) v.slopes = v.vague = 0;
     if (!v.failed && a.differs)
         v = blame(a.differs - 1, "t%d is not what is stored of it", a.differs - 1);
     free_values(&a), free_values(&b);
-    if (!v.failed) v = leaks(qn);
-    if (!v.failed) v = leaks(ref);
+    verdict left = leaks(qn);
+    if (!left.failed) left = leaks(ref);
+    if (!v.failed && left.failed) v = left;
     v.refused = !suits;
     return v;
 }

@@ -124,7 +124,7 @@ static inline bool shrink_dims(shrinker *s, int i) {
 static inline void shrink(program_runner run, void *user, program *p, verdict *v, int tries) {
     shrinker s = {.run = run, .user = user, .best = p, .verdict = v, .tries = tries};
     program c = *p;
-    if (v->step >= 0) {
+    if (v->step >= 0 && v->step < STEPS) {
         for (int i = 0; i < c.steps; i++)
             c.step[i].output = i == v->step, c.step[i].read_now = false;
         keep_if_failing(&s, &c);
@@ -134,6 +134,9 @@ static inline void shrink(program_runner run, void *user, program *p, verdict *v
         c = *p;
         c.together = false;
         if (p->together && keep_if_failing(&s, &c)) progress = true;
+        c = *p;
+        c.gradients--;
+        if (p->gradients && keep_if_failing(&s, &c)) progress = true;
         c = *p;
         c.twice = false;
         if (p->twice && keep_if_failing(&s, &c)) progress = true;

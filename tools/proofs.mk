@@ -1,7 +1,8 @@
 # Proofs that take longer than a test may, and pages that programs write: included by the Makefile.
-soak: tools/soak.sh  ## fuzz every parser under sanitizers for SOAK_SECONDS, and keep the tally
+soak: tools/soak.sh  ## fuzz parsers and calls under sanitizers, and graphs, for SOAK_SECONDS, and keep the tally
 	@$(MAKE) --no-print-directory SAN=1 build-san/tests/fuzz_parse build-san/tests/fuzz_api
-	@nice sh tools/soak.sh build-san
+	@$(MAKE) --no-print-directory $(BUILD)/tests/fuzz_graph $(BUILD)/tests/fuzz_loops
+	@nice sh tools/soak.sh build-san $(BUILD)
 
 cover:  ## the same by coverage, with clang and libFuzzer, for COVER_SECONDS
 	@$(MAKE) --no-print-directory CC=clang COVER=1 BUILD=build-cover build-cover/tests/fuzz_parse \

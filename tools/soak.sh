@@ -1,12 +1,17 @@
 #!/bin/sh
-# soak.sh BUILD - run tests/fuzz_parse and tests/fuzz_api until each kind of input has had its number of
-# seeds, or SOAK_SECONDS (600) are over, and keep the tally in tests/soak.tally: a line for each kind with
-# what has been run of it so far. The next run goes on behind the last seed; where a file that the kind
-# goes through has changed since (the line's hash), it begins again. SOAK_KINDS says which kinds (all).
+# soak.sh BUILD PLAIN - run tests/fuzz_parse and tests/fuzz_api of BUILD, tests/fuzz_graph and tests/fuzz_loops
+# of PLAIN, until each kind of input has had its number of seeds, or SOAK_SECONDS (600) are over, and keep the
+# tally in tests/soak.tally: a line for each kind with what has been run of it so far. The next run goes on
+# behind the last seed; where a file that the kind goes through has changed since (the line's hash), it
+# begins again. SOAK_KINDS says which kinds (all).
+#
+# BUILD has sanitizers. Graphs and loops are compared with ref, whose values are what a fault shows in, and
+# nearly all of their time is that of compilers: they run without. Those by OpenCL wait where no device is.
 #
 # Freed memory waits in the sanitizer's quarantine before it is used again, by default for 256 MB of it:
 # each input then lies on fresh pages, which takes longer than reading it. 16 MB are hundreds of inputs.
 build=$1
+plain=$2
 tally=${SOAK_TALLY:-tests/soak.tally}
 end=$(($(date +%s) + ${SOAK_SECONDS:-600}))
 export ASAN_OPTIONS="quarantine_size_mb=16:malloc_context_size=4${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
@@ -16,10 +21,16 @@ text="src/ir/text/parse.c src/ir/text/text.c src/ir/tree.c src/ir/check.c src/ir
 # The command is no part of the library, which is all that the calls reach.
 api="include/*.h $(find src -mindepth 2 -maxdepth 3 -name '*.[ch]' ! -path 'src/cli/*' | sort | tr '\n' ' ')
     tests/run/fuzz_api.c tests/api.h tests/api_calls.h"
+# All that a graph goes through, and how graphs are made.
+compiler="$(find src -mindepth 2 -name '*.[ch]' | grep -Ev '^src/(cli|llm|onnx|text|archive|export|view|data|nn)/' |
+    sort | tr '\n' ' ')"
+graphs="$compiler tests/run/fuzz_graph.c tests/random_program.h tests/random_graph.h tests/range_graph.h
+    tests/run_graph.h tests/shrink_graph.h"
+loops="$compiler tests/run/fuzz_loops.c tests/random_loop.h"
 lines="$text src/ir/loops.c src/transform/*.c src/transform/transforms.h"
 
 # KIND WANTED COLUMN CHUNK FILES: COLUMN says what of it is counted: inputs, which are calls of the API,
-# lines, which are a recording's calls, or what was compared.
+# lines, which are a recording's calls and a graph's gradients, or what was compared.
 kinds() { # unquoted: names of files, found and on one line
     # shellcheck disable=SC2086
     {
@@ -34,12 +45,22 @@ kinds() { # unquoted: names of files, found and on one line
         echo llvm 50000 compared 4000 $lines src/run/passes.c src/math/*.c src/emit/*.c src/emit/llvm/*.c
         echo api-ref 1000000 inputs 100000 $api
         echo api-cpu 1000000 inputs 20000 $api
+        echo graphs 1000000 compared 4000 $graphs
+        echo loops 100000 compared 3000 $loops
+        echo graphs-cc 10000 compared 400 $graphs
+        echo loops-cc 1000 compared 100 $loops
+        echo graphs-opencl 10000 compared 100 $graphs
+        echo loops-opencl 1000 compared 50 $loops
     }
 }
 
-hash_of() { # of the files' code without comments, and of how inputs are made
-    cat "$@" tests/fuzz_targets.h tests/fuzz_mutate.h tests/random_kernel.h tests/ir_interp.h |
-        gcc -w -fpreprocessed -dD -E -P -x c - | sha1sum | cut -c1-12
+hash_of() { # hash_of KIND FILES: of their code without comments, and of how inputs are made
+    kind_=$1
+    shift
+    case $kind_ in
+    graphs* | loops*) cat "$@" ;;
+    *) cat "$@" tests/fuzz_targets.h tests/fuzz_mutate.h tests/random_kernel.h tests/ir_interp.h ;;
+    esac | gcc -w -fpreprocessed -dD -E -P -x c - | sha1sum | cut -c1-12
 }
 field() { # field KIND HASH COLUMN: a number of the kind's line, 0 where it is of other code
     awk -v k="$1" -v h="$2" -v c="$3" '$1 == k && $2 == h { n = $c } END { print n + 0 }' "$tally" 2>/dev/null ||
@@ -49,7 +70,7 @@ field() { # field KIND HASH COLUMN: a number of the kind's line, 0 where it is o
 write_line() { # write_line KIND HASH NEXT INPUTS ACCEPTED LINES COMPARED FINDINGS
     {
         echo "# what make soak has run: kind, hash of its code, next seed, inputs, accepted, schedule"
-        echo "# lines, compared, findings, commit; with sanitizers"
+        echo "# lines or gradients, compared, findings, commit; with sanitizers but for graphs and loops"
         grep -v '^#' "$tally" 2>/dev/null | awk -v k="$1" '$1 != k'
         echo "$* $(git rev-parse --short HEAD 2>/dev/null)"
     } >"$tally.new" && mv "$tally.new" "$tally"
@@ -58,19 +79,23 @@ write_line() { # write_line KIND HASH NEXT INPUTS ACCEPTED LINES COMPARED FINDIN
 # In its line of seeds: first and last seed, inputs, accepted, lines, compared, findings.
 run_fuzzer() { # run_fuzzer KIND SEED COUNT
     case $1 in
+    graphs | loops) run_fuzzer "$1-cpu" "$2" "$3" ;;
+    graphs-*) "$plain/tests/fuzz_graph" "$3" "$2" "all-${1#*-}" ;;
+    loops-*) "$plain/tests/fuzz_loops" "$3" "$2" "all-${1#*-}" ;;
     api-*) "$build/tests/fuzz_api" "$3" "$2" "${1#api-}" ;;
     *) "$build/tests/fuzz_parse" "$1" "$2" "$3" ;;
     esac
 }
 
-run_chunk() { # run_chunk KIND HASH COUNT: one more line of results, added up
+run_chunk() { # run_chunk KIND HASH COUNT: one more line of results, added up; 2: it cannot be run here
     next=$(field "$1" "$2" 3)
     [ "$next" -gt 0 ] || next=1
     out=$(run_fuzzer "$1" "$next" "$3")
     status=$?
     echo "$out"
+    echo "$out" | grep -q ' seeds [0-9]* to ' || return $((status ? 1 : 2))
     # shellcheck disable=SC2046
-    set -- "$1" "$2" "$3" $(echo "$out" | grep ' seeds ' | tail -n 1 | tr -cs '0-9' ' ')
+    set -- "$1" "$2" "$3" $(echo "$out" | grep ' seeds [0-9]* to ' | tail -n 1 | tr -cs '0-9' ' ')
     write_line "$1" "$2" $(($5 + 1)) $(($(field "$1" "$2" 4) + $6)) $(($(field "$1" "$2" 5) + $7)) \
         $(($(field "$1" "$2" 6) + $8)) $(($(field "$1" "$2" 7) + $9)) \
         $(($(field "$1" "$2" 8) + ${10}))
@@ -85,14 +110,18 @@ while [ $left -gt 0 ] && [ "$(date +%s)" -lt "$end" ]; do
         while read -r kind wanted by chunk files; do
             case " ${SOAK_KINDS:-$kind} " in *" $kind "*) ;; *) continue ;; esac
             # shellcheck disable=SC2086
-            hash=$(hash_of $files)
+            hash=$(hash_of "$kind" $files)
             column=4
             [ "$by" = lines ] && column=6
             [ "$by" = compared ] && column=7
             [ "$(field "$kind" "$hash" $column)" -ge "$wanted" ] && continue
             [ "$(date +%s)" -ge "$end" ] && exit 3
-            run_chunk "$kind" "$hash" "$chunk" || exit 1
-            touch "$tally.more"
+            run_chunk "$kind" "$hash" "$chunk"
+            case $? in
+            0) touch "$tally.more" ;;
+            2) ;;
+            *) exit 1 ;;
+            esac
         done
     }
     status=$?

@@ -66,13 +66,14 @@ static bool check_placeholders(const custom *d) {
     if (!check_list(d, "placeholder", d->n, d->upstream, true)) return false;
     for (int k = 0; k < d->n; k++) {
         const graph_node *p = at(d, d->upstream[k]);
-        if (p->op != OP_APART || (p->flags & NODE_REALIZED) || !p->bits) {
+        bool nothing = p->op == OP_CONST && shape_is_empty(d->g, p->shape);
+        if (!nothing && (p->op != OP_APART || (p->flags & NODE_REALIZED) || !p->bits)) {
             fail(d->g->ctx, QN_EARG, "%s: placeholder %d is none; qn_placeholder makes them",
                  d->call, k);
             return false;
         }
         if (!fits(d, "placeholder", d->upstream[k], "y", d->y[k])) return false;
-        for (int i = 0; i < k; i++)
+        for (int i = 0; i < k && !nothing; i++)
             if (at(d, d->upstream[i]) == p)
                 return fail(d->g->ctx, QN_EARG, "%s: placeholders %d and %d are one", d->call, i,
                             k),

@@ -54,11 +54,12 @@ static bool check_floats(const derivative *d, const char *what, int n, qn_tensor
 }
 
 /* A constant is a value and no variable: what is made of it is folded into other constants, and all
- * of equal value are one node. */
+ * of equal value are one node. That has no meaning where there are no elements, which all is folded
+ * into that has none. */
 static bool check_constants(const derivative *d) {
     for (int i = 0; i < d->m; i++) {
-        int op = node_at(d->g, tensor_at(d->x[i])->node)->op;
-        if (op != OP_CONST && op != OP_IOTA) continue;
+        const graph_node *x = node_at(d->g, tensor_at(d->x[i])->node);
+        if ((x->op != OP_CONST && x->op != OP_IOTA) || shape_is_empty(d->g, x->shape)) continue;
         fail(d->g->ctx, QN_EGRAPH,
              "%s: x %d is a constant, which is folded into what is made of it and is one with all "
              "of its value; make it as data (qn_from), or as a module's parameter",

@@ -465,14 +465,14 @@ sym shape_product(graph *g, int rank, const int64_t *dims);
 bool shape_fits(const graph *g, int rank, const int64_t *dims); /* below 2^63 elements */
 sym shape_numel(graph *g, tuple_id shape);                      /* product; marks overflow */
 int64_t shape_numel_hi(graph *g, tuple_id shape);               /* upper bound of it */
+bool shape_is_empty(const graph *g, tuple_id shape); /* rules/move.c; under every binding */
 int64_t shape_bound(const graph *g, sym dim); /* value under the current bindings; -1: unbound */
 /* From the user's sizes; these two report every failure, also of memory, and do not raise. */
 bool shape_from_user(qn_ctx *qn, const char *op, int rank, const int64_t *dims, tuple_id *out);
 bool dims_from_user(qn_ctx *qn, const char *op, int n, const int64_t *dims, int64_t *syms);
 const char *graph_name(const qn_ctx *qn, const char *op);  /* the name errors go by: func or op */
 void shape_text(const graph *g, tuple_id shape, str *out); /* "[2, t, 64]" */
-bool shape_broadcast(graph *g, tuple_id a, tuple_id b,
-                     tuple_id *out); /* NumPy's rule; false: do not fit */
+bool shape_broadcast(graph *g, tuple_id a, tuple_id b, tuple_id *out); /* NumPy's; or false */
 
 /* ---- bind.c: variables by data --------------------------------------------------------------- */
 

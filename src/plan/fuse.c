@@ -58,18 +58,22 @@ static uint32_t open_group(fuse *fu, node_id root) {
     return u.group;
 }
 
-static bool same_launch(const graph *g, const graph_node *a, const graph_node *b) {
-    if (a->op == OP_RESULT) return b->op == OP_RESULT && a->src[0] == b->src[0];
-    return node_same_call(g, a, b);
+/* Is n another result of what the launch of k computes? Two nodes of one result differ in their
+ * shape, as places of as many as are asked for do: those are two calls. */
+static bool same_launch(const graph *g, const group *k, const graph_node *n) {
+    const graph_node *root = node_at(g, k->root);
+    if (root->op == OP_RESULT) return n->op == OP_RESULT && root->src[0] == n->src[0];
+    if (!node_same_call(g, root, n)) return false;
+    for (uint32_t i = 0; i < k->outs; i++)
+        if (node_call(g, node_at(g, k->out[i])).result == node_call(g, n).result) return false;
+    return true;
 }
 
 /* The launch of the call, or the loop, that n is a result of. Its results wait for the same values,
  * so none of them waits for another, and one launch for all of them closes no cycle. */
 static uint32_t call_group(fuse *fu, node_id n) {
-    for (uint32_t i = fu->calls; i-- > 0;) {
-        node_id root = fu->group_[fu->call[i]]->root;
-        if (same_launch(fu->g, node_at(fu->g, root), node_at(fu->g, n))) return fu->call[i];
-    }
+    for (uint32_t i = fu->calls; i-- > 0;)
+        if (same_launch(fu->g, fu->group_[fu->call[i]], node_at(fu->g, n))) return fu->call[i];
     fu->call = arena_grow(fu->a, fu->call, &fu->call_cap, fu->calls + 1, sizeof *fu->call);
     return fu->call[fu->calls++] = open_group(fu, n);
 }

@@ -262,6 +262,46 @@ static double at(qn_tensor *t, int64_t i) {
     return v[i];
 }
 
+/* Of one row and one direction, asked for together: as many as each wants are no results of one
+ * call, whose room would be that of either. */
+static void calls_that_give_unequal_numbers_are_two(void) {
+    static const float x[2][4] = {{3, 9, 1, 7}, {2, 4, 8, 6}};
+    static const int64_t k[3] = {1, 3, 2};
+    qn_ctx *qn;
+    EACH(qn) {
+        qn_scope s = qn_scope_begin(qn);
+        qn_tensor *t = qn_from(qn, QN_F32, 2, (int64_t[]){2, 4}, x), *all[10];
+        for (int i = 0; i < 3; i++)
+            CHECK_INT(qn_topk(t, k[i], 1, true, &all[2 * i], &all[2 * i + 1]), 0);
+        qn_tensor *large = qn_gt(t, qn_like(t, 5));
+        for (int i = 0; i < 2; i++)
+            CHECK_INT(qn_nonzero(large, 3 - i, &all[6 + 2 * i], &all[7 + 2 * i]), 0);
+        CHECK_INT(qn_realize(10, all), 0);
+        for (int i = 0; i < 3; i++) {
+            static const float want[2][3] = {{9, 7, 3}, {8, 6, 4}};
+            static const int64_t from[2][3] = {{1, 3, 0}, {2, 3, 1}};
+            float v[6] = {0};
+            int64_t at[6] = {0};
+            CHECK_INT(qn_read(all[2 * i], v, (size_t)(2 * k[i]) * sizeof *v), 0);
+            CHECK_INT(qn_read(all[2 * i + 1], at, (size_t)(2 * k[i]) * sizeof *at), 0);
+            for (int64_t j = 0; j < 2 * k[i]; j++) {
+                CHECK_NEAR(v[j], want[j / k[i]][j % k[i]], 0, 0);
+                CHECK_INT(at[j], from[j / k[i]][j % k[i]]);
+            }
+        }
+        for (int i = 0; i < 2; i++) {
+            static const int64_t places[3][2] = {{0, 1}, {0, 3}, {1, 2}};
+            int64_t at[6] = {0}, n = 0;
+            CHECK_INT(qn_read(all[6 + 2 * i], at, (size_t)(3 - i) * 16), 0);
+            CHECK_INT(qn_read(all[7 + 2 * i], &n, sizeof n), 0);
+            CHECK_INT(n, 4);
+            for (int j = 0; j < 2 * (3 - i); j++) CHECK_INT(at[j], places[j / 2][j % 2]);
+        }
+        CHECK_STR(qn_error(qn), "");
+        qn_scope_end(qn, s);
+    }
+}
+
 static void any_axis_of_views_and_expressions(void) {
     qn_ctx *qn;
     EACH(qn) {
@@ -590,6 +630,7 @@ int main(int argc, char **argv) {
     RUN(sorts_words_by_vectors_of_each_width);
     RUN(sorts_floats_and_integers_of_every_length);
     RUN(one_call_gives_both);
+    RUN(calls_that_give_unequal_numbers_are_two);
     RUN(any_axis_of_views_and_expressions);
     RUN(nothing_and_one_element);
     RUN(picks_the_first_in_order);

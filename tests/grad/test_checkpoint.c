@@ -211,6 +211,26 @@ static void given_gradients_are_computed_again(void) {
     qn_close(qn);
 }
 
+/* A batch of none: whatever it is made of, its gradient is nothing, too. */
+static void nothing_takes_the_gradient_it_is_given(void) {
+    static const char *const devices[] = {"cpu", "ref"};
+    for (int d = 0; d < 2; d++) {
+        qn_ctx *qn = opened(devices[d]);
+        qn_tensor *a = qn_from(qn, QN_F64, 2, (int64_t[]){0, 3}, ""), *b = number(qn, 5), *g[2];
+        qn_tensor *y[2] = {qn_exp(a), qn_neg(a)}, *out[2];
+        qn_tensor *u[2] = {qn_placeholder(y[0]), qn_placeholder(y[1])};
+        qn_tensor *slopes[2] = {qn_mul(u[0], u[1]), qn_sum(u[0], QN_ALL, false)};
+        CHECK_INT(qn_custom_gradient(2, y, u, 2, (qn_tensor *[]){a, b}, slopes, out), QN_OK);
+        qn_tensor *z = qn_add(qn_sum(out[0], QN_ALL, false), qn_mul(b, b));
+        CHECK_INT(qn_grad(z, NULL, 2, (qn_tensor *[]){a, b}, g), QN_OK);
+        CHECK_NEAR(value(g[1]), 10, 0, 0);
+        CHECK_INT(qn_numel(g[0]), 0);
+        CHECK_INT(qn_dim(g[0], 1), 3);
+        CHECK_STR(qn_error(qn), "");
+        qn_close(qn);
+    }
+}
+
 /* ---- errors --------------------------------------------------------------------------------- */
 
 static void what_does_not_fit_is_named(void) {
@@ -247,6 +267,7 @@ int main(int argc, char **argv) {
     RUN(an_implicit_function);
     RUN(gradients_of_several_results_come_together);
     RUN(given_gradients_are_computed_again);
+    RUN(nothing_takes_the_gradient_it_is_given);
     RUN(what_does_not_fit_is_named);
     return test_end();
 }

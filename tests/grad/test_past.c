@@ -180,6 +180,32 @@ static bool second_gradient(qn_tensor *x, qn_tensor *w, bool too, double *v) {
     return true;
 }
 
+/* What has no elements is folded into a constant, whatever it was made of, but the gradient by it
+ * can only be nothing. So an example of none can be differentiated by, and a batch of none. */
+static void a_gradient_by_nothing_is_nothing(void) {
+    static const char *const devices[] = {"cpu", "ref"};
+    for (int d = 0; d < 2; d++) {
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.device = devices[d]));
+        const int64_t some[2] = {2, 3}, none[2] = {2, 0};
+        qn_tensor *w = qn_from(qn, QN_F32, 2, some, values), *x = qn_from(qn, QN_F32, 2, none, "");
+        qn_tensor *of[2] = {qn_neg(x), w}, *g[2], *all[2];
+        CHECK_INT(qn_grad(qn_concat(2, of, 1), NULL, 2, of, g), QN_OK);
+        CHECK_INT(qn_dim(g[0], 0), 2);
+        CHECK_INT(qn_numel(g[0]), 0);
+        qn_tensor *in[2] = {x, w}, *each[2] = {qn_example(x, 0), qn_example(w, 0)};
+        qn_tensor *joined = qn_concat(2, each, 0), *y = qn_mul(joined, joined);
+        CHECK_INT(qn_grad(y, NULL, 2, each, g), QN_OK);
+        CHECK_INT(qn_vmap(2, g, NULL, 2, each, in, NULL, all), QN_OK);
+        float got[6] = {0};
+        CHECK_INT(qn_read(all[1], got, sizeof got), QN_OK);
+        for (int i = 0; i < 6; i++) CHECK_NEAR(got[i], 2 * values[i], 0, 0);
+        CHECK_INT(qn_dim(all[0], 0), 2);
+        CHECK_INT(qn_numel(all[0]), 0);
+        CHECK_STR(qn_error(qn), "");
+        qn_close(qn);
+    }
+}
+
 /* Below such an expression there is nothing to tell by; random numbers are one. */
 static void loops_of_what_is_made_of_constants_have_gradients(void) {
     for (int k = 0; k < 4; k++) {
@@ -237,6 +263,7 @@ int main(int argc, char **argv) {
     RUN(a_gradient_by_an_expression_is_right_or_an_error);
     RUN(what_is_recorded_as_contiguous_has_its_gradient);
     RUN(a_gradient_by_a_constant_is_refused);
+    RUN(a_gradient_by_nothing_is_nothing);
     RUN(loops_of_what_is_made_of_constants_have_gradients);
     RUN(what_a_body_makes_of_constants_is_no_variable);
     RUN(what_was_passed_before_is_no_end);

@@ -5,14 +5,18 @@
  * Graph i of a run depends on seed + i and the mode only, so `fuzz_graph 1 <its seed> <mode>`
  * repeats it. Modes are the whole compiler on the CPU, the same without schedules, without
  * fusion, as static graphs, an interpreter of kernel trees, which is quick for small graphs, the
- * same with kernels run by work groups, and OpenCL; without one given they take turns. Those that
- * begin with bits compare with the CPU without fusion instead, and bit by bit; those with once
- * also compare values with what is stored of them in the same run, which has to be the same; mapped
- * ones are recorded of one example and made for several by qn_vmap.
+ * same with kernels run by work groups, the C compiler, and OpenCL; without one given they take
+ * turns. Those that begin with bits compare with the CPU without fusion instead, and bit by bit;
+ * those with once also compare values with what is stored of them in the same run, which has to be
+ * the same; mapped ones are recorded of one example and made for several by qn_vmap.
+ *
+ * all-cpu, all-cc and all-opencl are the modes by one compiler that are compared with ref: a
+ * graph's seed says which, so that `make soak` can go on where it was. `count` runs nothing, but
+ * says of which rows of ops.h the graphs are made.
+ *
  * Without arguments as many graphs are run as fit into a minute. A failing graph is made smaller
  * and printed as calls; `apart` gives each graph a process, so that a crash can be made smaller,
- * too.
- * random_program.h says what is generated. */
+ * too. random_program.h says what is generated. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -44,7 +48,12 @@ static const struct {
              {"symbolic-interp", NULL, NULL, INTERPRETED, SYMBOLIC},
              {"groups", NULL, NULL, BY_GROUPS, EFFECTS},
              {"symbolic-groups", NULL, NULL, BY_GROUPS, SYMBOLIC},
+             {"cc", NULL, NULL, BY_CC, EFFECTS},
              {"opencl", NULL, NULL, ON_OPENCL, EFFECTS},
+             {"static-cc", NULL, NULL, BY_CC, STATIC},
+             {"static-opencl", NULL, NULL, ON_OPENCL, STATIC},
+             {"symbolic-cc", NULL, NULL, BY_CC, SYMBOLIC},
+             {"symbolic-opencl", NULL, NULL, ON_OPENCL, SYMBOLIC},
              {"once", NULL, NULL, ON_CPU, ONCE},
              {"once-interp", NULL, NULL, INTERPRETED, ONCE},
              {"once-cc", NULL, NULL, BY_CC, ONCE},
@@ -55,15 +64,28 @@ static const struct {
              {"bits-cc", NULL, NULL, BY_CC, BITS},
              {"bits-opencl", NULL, NULL, ON_OPENCL, BITS},
              {"mapped", NULL, NULL, ON_CPU, MAPPED},
-             {"mapped-interp", NULL, NULL, INTERPRETED, MAPPED}};
+             {"mapped-interp", NULL, NULL, INTERPRETED, MAPPED},
+             {"mapped-cc", NULL, NULL, BY_CC, MAPPED},
+             {"mapped-opencl", NULL, NULL, ON_OPENCL, MAPPED}};
+
+/* Modes that take turns, by a graph's seed. */
+enum { TURNS = 8 };
+static const struct {
+    const char *name, *mode[TURNS];
+} groups[] = {
+    {"all-cpu", {"cpu", "static", "cpu", "symbolic", "mapped", "unscheduled", "unfused", "once"}},
+    {"all-cc", {"cc", "static-cc", "cc", "symbolic-cc", "mapped-cc", "once-cc"}},
+    {"all-opencl",
+     {"opencl", "static-opencl", "opencl", "symbolic-opencl", "mapped-opencl", "once-opencl"}}};
 
 typedef struct fuzzer {
     qn_ctx *qn, *ref;
-    int mode;
+    int mode, group;  /* group: of which modes take turns, -1: none */
+    row_tally *count; /* nothing is run */
     bool apart; /* each graph in a process of its own, so that a crash is a failure like others */
     uint64_t seed;
     int64_t var; /* the dimension variable of a symbolic mode */
-    int64_t graphs, failed, refused, steps;
+    int64_t graphs, failed, refused, steps, slopes, vague;
     uint64_t compiles;
     double compile_seconds;
 } fuzzer;
@@ -152,6 +174,11 @@ static void crashed(int number) {
     raise(number);
 }
 
+static void count_graph(fuzzer *f, const program *p) {
+    values v = {.count = f->count};
+    if (!run_program(f->ref, p, PURE, &v)) f->failed++, puts(qn_error(f->ref));
+}
+
 static void one_graph(fuzzer *f, uint64_t seed) {
     program p;
     program_runner run = f->apart ? run_apart : run_here;
@@ -159,9 +186,13 @@ static void one_graph(fuzzer *f, uint64_t seed) {
     (void)test_rand(&state);
     random_program(&p, modes[f->mode].by == INTERPRETED);
     f->graphs++, f->steps += p.steps;
+    if (f->count) {
+        count_graph(f, &p);
+        return;
+    }
     if (modes[f->mode].how == SYMBOLIC) choose_variable(&p, f->apart ? -2 : f->var);
     verdict v = run(f, &p);
-    f->refused += v.refused;
+    f->refused += v.refused, f->slopes += v.slopes, f->vague += v.vague;
     if (!v.failed) return;
     f->failed++;
     printf("FAIL fuzz_graph 1 %llu %s: %s\n", (unsigned long long)seed, modes[f->mode].name,
@@ -177,6 +208,19 @@ static int find_mode(const char *name) {
     return -1;
 }
 
+static int find_group(const char *name) {
+    for (int i = 0; i < (int)COUNT_OF(groups); i++)
+        if (!strcmp(name, groups[i].name)) return i;
+    return -1;
+}
+
+/* For so many seeds one after the other: a context is opened for them. */
+static int mode_of_group(int group, uint64_t block) {
+    int turns = 0;
+    while (turns < TURNS && groups[group].mode[turns]) turns++;
+    return find_mode(groups[group].mode[block % (uint64_t)turns]);
+}
+
 /* Many small graphs, fused against unfused, bit by bit. */
 static void compare_bits(fuzzer *f, uint64_t seed, int64_t graphs) {
     f->mode = find_mode("bits-interp");
@@ -184,44 +228,81 @@ static void compare_bits(fuzzer *f, uint64_t seed, int64_t graphs) {
     for (int64_t i = 0; i < graphs && f->failed < 5; i++) one_graph(f, seed + (uint64_t)i);
 }
 
+enum { BLOCK = 250, FEW = 8 }; /* graphs between two mode changes; where a kernel takes long */
+
+/* A line that tools/soak.sh adds up, of groups; else one of how long it took. */
+static void say_what_was_run(const fuzzer *f, uint64_t seed, double seconds) {
+    int64_t compared = f->graphs - f->refused;
+    printf("%lld graphs of %.1f steps in %.1f s, seeds from %llu; %llu kernels, %.1f ms each\n",
+           (long long)f->graphs, (double)f->steps / (double)(f->graphs ? f->graphs : 1), seconds,
+           (unsigned long long)seed, (unsigned long long)f->compiles,
+           1e3 * f->compile_seconds / (double)(f->compiles ? f->compiles : 1));
+    if (f->slopes || f->vague)
+        printf("%lld gradients compared, %lld have no bounds\n", (long long)f->slopes,
+               (long long)f->vague);
+    if (f->refused) printf("%lld of them suit no variable\n", (long long)f->refused);
+    if (f->group < 0) return;
+    printf("%s: seeds %llu to %llu: %lld graphs, %lld accepted, %lld gradients, %lld compared, "
+           "%lld findings\n",
+           groups[f->group].name, (unsigned long long)seed,
+           (unsigned long long)(seed + (uint64_t)f->graphs - 1), (long long)f->graphs,
+           (long long)compared, (long long)f->slopes, (long long)compared, (long long)f->failed);
+}
+
+static int count_only(fuzzer *f, uint64_t seed, int64_t graphs) {
+    static row_tally count;
+    f->count = &count;
+    if (!open_contexts(f)) return puts("no context"), 1;
+    for (int64_t i = 0; i < graphs; i++) one_graph(f, seed + (uint64_t)i);
+    close_contexts(f);
+    print_rows(&count);
+    return f->failed > 0;
+}
+
+static int no_such_mode(const char *name) {
+    printf("no mode \"%s\"; there are:", name);
+    for (size_t m = 0; m < COUNT_OF(modes); m++) printf(" %s", modes[m].name);
+    for (size_t i = 0; i < COUNT_OF(groups); i++) printf(" %s", groups[i].name);
+    puts(" count");
+    return 2;
+}
+
 /* fuzz_graph [graphs [seed [mode [apart]]]] */
 int main(int argc, char **argv) {
     fuzzer *f = &fuzz;
-    enum { BLOCK = 250, FEW = 8 }; /* graphs between two mode changes; where a kernel takes long */
     int64_t graphs = argc > 1 ? atoll(argv[1]) : INT64_MAX;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
-    int only = argc > 3 ? find_mode(argv[3]) : -1;
-    if (argc > 3 && only < 0) {
-        printf("no mode \"%s\"; there are:", argv[3]);
-        for (size_t m = 0; m < COUNT_OF(modes); m++) printf(" %s", modes[m].name);
-        puts("");
-        return 2;
-    }
-    f->apart = argc > 4;
+    const char *name = argc > 3 ? argv[3] : "";
+    int only = find_mode(name);
+    f->group = find_group(name);
     test_begin(1, argv);
+    if (!strcmp(name, "count")) return count_only(f, seed, graphs);
+    if (argc > 3 && only < 0 && f->group < 0) return no_such_mode(name);
+    if (!strcmp(name, "all-opencl") && !device_here("opencl"))
+        return puts("no OpenCL device here"), 0;
+    f->apart = argc > 4;
     signal(SIGSEGV, crashed), signal(SIGABRT, crashed), signal(SIGFPE, crashed);
     bool slow = false, skip = false;
     if (argc == 1) compare_bits(f, 1000000, 4000);
     double start = clock_seconds(), limit = argc > 1 ? INFINITY : 60;
     for (int64_t i = 0; i < graphs && f->failed < 5 && clock_seconds() - start < limit; i++) {
-        if (i % BLOCK == 0) {
-            f->mode = only >= 0 ? only : (int)(i / BLOCK % (int64_t)COUNT_OF(modes));
+        uint64_t block = (f->group < 0 ? (uint64_t)i : seed + (uint64_t)i) / BLOCK;
+        if (i == 0 || (f->group < 0 ? (uint64_t)i : seed + (uint64_t)i) % BLOCK == 0) {
+            f->mode = only >= 0       ? only
+                      : f->group >= 0 ? mode_of_group(f->group, block)
+                                      : (int)(block % COUNT_OF(modes));
             bool opened = f->apart || open_contexts(f);
-            slow = only < 0 && (modes[f->mode].by == ON_OPENCL || modes[f->mode].by == BY_CC);
-            skip = !opened && slow;
+            slow = argc < 4 && (modes[f->mode].by == ON_OPENCL || modes[f->mode].by == BY_CC);
+            skip = !opened && modes[f->mode].by == ON_OPENCL && argc < 4;
             if (skip) puts("no OpenCL device here");
             if (!opened && !skip) f->failed = 5, puts("no context");
-            if (argc > 1 && i && i % 1000 == 0)
-                printf("%lld graphs, %.0f s\n", (long long)i, clock_seconds() - start);
         }
+        if (argc > 1 && i && i % 1000 == 0)
+            printf("%lld graphs, %.0f s\n", (long long)i, clock_seconds() - start);
         if (f->failed < 5 && !skip && (!slow || i % BLOCK < FEW)) one_graph(f, seed + (uint64_t)i);
     }
     close_contexts(f);
-    printf("%lld graphs of %.1f steps in %.1f s, seeds from %llu; %llu kernels, %.1f ms each\n",
-           (long long)f->graphs, (double)f->steps / (double)(f->graphs ? f->graphs : 1),
-           clock_seconds() - start, (unsigned long long)seed, (unsigned long long)f->compiles,
-           1e3 * f->compile_seconds / (double)(f->compiles ? f->compiles : 1));
-    if (f->refused) printf("%lld of them suit no variable\n", (long long)f->refused);
+    say_what_was_run(f, seed, clock_seconds() - start);
     int64_t passed =
         argc > 1 ? f->graphs - f->failed : f->failed == 0; /* the suite counts one test */
     printf("%lld passed, %lld failed, 0 skipped\n", (long long)passed, (long long)f->failed);

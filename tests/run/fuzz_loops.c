@@ -1,24 +1,49 @@
 /* fuzz_loops.c - random programs with loops and branches (random_loop.h), against the same with
  * every trip recorded by itself: values bit by bit where nothing is summed, else within roundings;
  * gradients, first and second; on the processor, on ref, in static graphs, with a number of trips
- * that is a dimension variable. What fails is made smaller and printed.
+ * that is a dimension variable, for several examples at once, which may differ in their trips.
+ * What fails is made smaller and printed.
  *
  *     fuzz_loops [programs (2000) [seed [mode]]]
- */
+ *
+ * Each trip by itself runs on the same device unfused, or on ref for programs whose values all
+ * devices agree in: modes plain and those that end in it. all-cpu, all-cc and all-opencl are the
+ * latter by one compiler, by turns that a program's seed says; `count` says which rows of ops.h
+ * there are. */
 #include "base/base.h"
+#include "count_rows.h"
+#include "device_here.h"
 #include "random_loop.h"
 
 #include <signal.h>
 
-typedef enum way { PLAIN, STATIC, SYMBOLIC } way;
+typedef enum way { PLAIN, STATIC, SYMBOLIC, MAPPED } way;
+typedef enum compiler { BY_LLVM, BY_CC, BY_OPENCL, BY_REF } compiler;
 static const struct {
-    const char *name, *device;
+    const char *name;
+    compiler by;
     way how;
-} modes[] = {{"cpu", "cpu", PLAIN},
-             {"ref", "ref", PLAIN},
-             {"static", "cpu", STATIC},
-             {"symbolic", "cpu", SYMBOLIC},
-             {"symbolic-ref", "ref", SYMBOLIC}};
+    bool plain; /* against ref */
+} modes[] = {{"cpu", BY_LLVM, PLAIN, false},
+             {"ref", BY_REF, PLAIN, false},
+             {"static", BY_LLVM, STATIC, false},
+             {"symbolic", BY_LLVM, SYMBOLIC, false},
+             {"symbolic-ref", BY_REF, SYMBOLIC, false},
+             {"mapped", BY_LLVM, MAPPED, false},
+             {"plain", BY_LLVM, PLAIN, true},
+             {"static-plain", BY_LLVM, STATIC, true},
+             {"symbolic-plain", BY_LLVM, SYMBOLIC, true},
+             {"mapped-plain", BY_LLVM, MAPPED, true},
+             {"cc-plain", BY_CC, PLAIN, true},
+             {"static-cc-plain", BY_CC, STATIC, true},
+             {"mapped-cc-plain", BY_CC, MAPPED, true},
+             {"opencl-plain", BY_OPENCL, PLAIN, true},
+             {"static-opencl-plain", BY_OPENCL, STATIC, true},
+             {"mapped-opencl-plain", BY_OPENCL, MAPPED, true}};
+static const struct {
+    const char *name;
+    compiler by;
+} groups[] = {{"all-cpu", BY_LLVM}, {"all-cc", BY_CC}, {"all-opencl", BY_OPENCL}};
 
 /* A program while it is recorded. In the context of loops `rolled`. */
 typedef struct recording {
@@ -26,6 +51,7 @@ typedef struct recording {
     const loop_program *p;
     const bool *used;
     bool rolled;
+    bool mapped;       /* inputs are examples */
     bool vague;        /* a condition that roundings may turn */
     int64_t var, rows; /* SYMBOLIC: what stands for so many rows */
     qn_tensor *value[LINES];
@@ -50,13 +76,11 @@ static qn_tensor *input(const recording *r, int i, uint64_t seed) {
     int64_t shape[3] = {rows_of(r, l->trips), p->side, p->side};
     for (int64_t k = 0; k < n; k++) {
         double x = test_uniform(&s) * 2 - 1;
-        int32_t whole = (int32_t)(test_rand(&s) % 2001) - 1000;
-        if (p->dtype == QN_F64)
-            data[k] = x;
-        else if (p->dtype == QN_F32)
-            ((float *)data)[k] = (float)x;
+        int64_t whole = (int64_t)(test_rand(&s) % 2001) - 1000;
+        if (dtype_is_float(p->dtype))
+            dtype_set_f(p->dtype, data, k, x);
         else
-            ((int32_t *)data)[k] = whole;
+            dtype_set_i(p->dtype, data, k, whole);
     }
     if (l->trips < 0) return qn_from(r->qn, p->dtype, 2, shape + 1, data);
     return qn_from(r->qn, p->dtype, 3, shape, data);
@@ -66,9 +90,16 @@ static qn_tensor *input(const recording *r, int i, uint64_t seed) {
 
 static qn_code record_lines(recording *r, int from, int to);
 
-/* Whole numbers are a thousand times as large. */
+/* Whole numbers are a thousand times as large, where they can be. */
 static double limit_of(const recording *r, double limit) {
-    return r->p->dtype == QN_I32 ? floor(1000 * limit) : limit;
+    qn_dtype d = r->p->dtype;
+    if (!dtype_is_float(d)) {
+        limit = floor(limit * (qn_dtype_size(d) == 1 ? 90 : 1000));
+        return dtype_is_unsigned(d) ? fabs(limit) : limit;
+    }
+    uint64_t bits;
+    dtype_set_f(d, &bits, 0, limit);
+    return dtype_get_f(d, &bits, 0);
 }
 
 static qn_tensor *first_below(const recording *r, qn_tensor *x, double limit) {
@@ -82,13 +113,12 @@ static bool holds(recording *r, qn_tensor *x, double limit) {
     double v = 0;
     qn_read(e, &v, sizeof v);
     if (!r->p->exact && fabs(v - limit) < 1e-3) r->vague = true;
-    if (r->p->dtype == QN_F32) return (float)v < (float)limit;
     return v < limit_of(r, limit);
 }
 
 static qn_tensor *place_square(const recording *r, qn_tensor *row) {
     qn_tensor *x = qn_cast(row, r->p->dtype);
-    if (r->p->dtype != QN_I32) x = qn_mul(x, qn_weak(x, 0.125));
+    if (dtype_is_float(r->p->dtype)) x = qn_mul(x, qn_weak(x, 0.125));
     return qn_expand(x, 2, (int64_t[]){r->p->side, r->p->side});
 }
 
@@ -201,7 +231,7 @@ static qn_tensor *record_value(recording *r, const line *l) {
     default:
         if (l->op) return qn_max(a, 0, false);
         a = qn_sum(a, 0, false);
-        return r->p->dtype == QN_I32 ? qn_cast(a, QN_I32) : scaled(a, 0.125);
+        return dtype_is_float(r->p->dtype) ? scaled(a, 0.125) : qn_cast(a, r->p->dtype);
     }
 }
 
@@ -231,7 +261,7 @@ typedef struct results {
     int n, values; /* values: the first ones, behind which are gradients */
     qn_tensor *t[RESULTS];
     int inputs;
-    qn_tensor *in[8];
+    qn_tensor *in[8], *stacked[8];
     bool vague;
 } results;
 
@@ -260,17 +290,41 @@ static qn_code add_gradients(const loop_program *p, results *s) {
     return code;
 }
 
+enum { EXAMPLES = 3 };
+
+/* One of several examples, of which number 1 is the program's; `stacked` are all. */
+static qn_tensor *example(const recording *r, int i, uint64_t seed, qn_tensor **stacked) {
+    qn_tensor *each[EXAMPLES];
+    for (int e = 0; e < EXAMPLES; e++)
+        each[e] = input(r, i, e == 1 ? seed : seed + 31337 * ((uint64_t)e + 1));
+    *stacked = qn_stack(EXAMPLES, each, 0);
+    return qn_example(*stacked, 0);
+}
+
+static qn_code by_examples(results *s) {
+    qn_tensor *all[RESULTS];
+    qn_code code = QN_OK;
+    if (!s->inputs) return code;
+    code = qn_vmap(s->n, s->t, NULL, s->inputs, s->in, s->stacked, NULL, all);
+    for (int i = 0; i < s->n && !code; i++) s->t[i] = qn_select(all[i], 0, 1);
+    return code;
+}
+
 static qn_code record_program(recording *r, uint64_t seed, results *s) {
     *s = (results){0};
-    for (int i = 0; i < r->p->lines; i++)
-        if (r->used[i] && r->p->line[i].kind == INPUT)
-            s->in[s->inputs++] = r->value[i] = input(r, i, seed);
+    for (int i = 0; i < r->p->lines; i++) {
+        if (!r->used[i] || r->p->line[i].kind != INPUT) continue;
+        int n = s->inputs++;
+        s->in[n] = r->value[i] =
+            r->mapped ? example(r, i, seed, &s->stacked[n]) : input(r, i, seed);
+    }
     qn_code code = record_lines(r, 0, r->p->lines);
     for (int i = 0; i < r->p->lines && !code; i++)
         if (r->p->output[i]) s->t[s->n++] = r->value[i];
     s->values = s->n;
     s->vague = r->vague;
     if (!code && r->p->gradient && s->inputs) code = add_gradients(r->p, s);
+    if (!code && r->mapped) code = by_examples(s);
     return code;
 }
 
@@ -294,12 +348,6 @@ typedef struct verdict {
     char text[300];
 } verdict;
 
-static double element(qn_dtype d, const void *at, int64_t i) {
-    return d == QN_F32   ? (double)((const float *)at)[i]
-           : d == QN_F64 ? ((const double *)at)[i]
-                         : (double)((const int32_t *)at)[i];
-}
-
 static void compare_one(const loop_program *p, int i, bool bits, qn_tensor *a, qn_tensor *b,
                         verdict *v) {
     static double x[2 * MOST_TRIPS * 17 * 17], y[2 * MOST_TRIPS * 17 * 17];
@@ -312,9 +360,10 @@ static void compare_one(const loop_program *p, int i, bool bits, qn_tensor *a, q
         snprintf(v->text, sizeof v->text, "result %d: code %d", i, code);
         return;
     }
-    for (size_t k = 0; k < n; k++) most = fmax(most, fabs(element(p->dtype, y, (int64_t)k)));
+    for (size_t k = 0; k < n; k++) most = fmax(most, fabs(dtype_get_f(p->dtype, y, (int64_t)k)));
     for (size_t k = 0; k < n && !v->failed; k++) {
-        double got = element(p->dtype, x, (int64_t)k), want = element(p->dtype, y, (int64_t)k);
+        double got = dtype_get_f(p->dtype, x, (int64_t)k);
+        double want = dtype_get_f(p->dtype, y, (int64_t)k);
         v->failed =
             bits ? memcmp((char *)x + k * qn_dtype_size(p->dtype),
                           (char *)y + k * qn_dtype_size(p->dtype), qn_dtype_size(p->dtype)) != 0
@@ -326,18 +375,26 @@ static void compare_one(const loop_program *p, int i, bool bits, qn_tensor *a, q
 }
 
 typedef struct fuzzer {
-    int mode;
+    int mode, group;  /* group: -1: none */
+    row_tally *count; /* nothing is run */
     qn_ctx *loops, *trips;
     int64_t var[MOST_TRIPS];
-    int64_t programs, failed, vague;
+    int64_t programs, failed, vague, slopes;
     uint64_t seed;
 } fuzzer;
 
 static bool open_contexts(fuzzer *f) {
+    static const char *const devices[] = {"cpu", "cpu", "opencl", "ref"};
     char name[8];
+    compiler by = modes[f->mode].by;
+    bool plain = modes[f->mode].plain;
     qn_close(f->loops), qn_close(f->trips);
-    f->loops = qn_open(&QN_OPTIONS(.device = modes[f->mode].device));
-    f->trips = qn_open(&QN_OPTIONS(.device = modes[f->mode].device));
+    f->loops = f->trips = NULL;
+    if (by == BY_OPENCL && !device_here("opencl")) return false;
+    if (by == BY_CC) setenv("QN_CPU", "cc", 1);
+    f->loops = qn_open(&QN_OPTIONS(.device = devices[by]));
+    if (by == BY_CC) unsetenv("QN_CPU");
+    f->trips = qn_open(&QN_OPTIONS(.device = plain ? "ref" : devices[by]));
     if (f->trips) qn_set(f->trips, "fuse", "0");
     for (int i = 0; f->loops && i < MOST_TRIPS; i++) {
         snprintf(name, sizeof name, "t%d", i);
@@ -365,6 +422,7 @@ static verdict run_once(fuzzer *f, const loop_program *p, int64_t var, int rows)
     find_used(p, used);
     recording rolled = {
         .qn = f->loops, .p = p, .used = used, .rolled = true, .var = var, .rows = rows};
+    rolled.mapped = modes[f->mode].how == MAPPED;
     recording flat = {.qn = f->trips, .p = p, .used = used};
     uint64_t other = p->data + 12345;
     bool planned = modes[f->mode].how == STATIC;
@@ -384,6 +442,7 @@ static verdict run_once(fuzzer *f, const loop_program *p, int64_t var, int rows)
         if (code) snprintf(v.text, sizeof v.text, "loop: %s", qn_error(f->loops));
         for (int i = 0; i < b.n && !v.failed; i++)
             compare_one(p, i, p->exact && i < b.values, a.t[i], b.t[i], &v);
+        f->slopes += b.n - b.values;
     }
     qn_scope_end(f->loops, s), qn_scope_end(f->trips, t);
     qn_clear_error(f->loops), qn_clear_error(f->trips);
@@ -547,12 +606,29 @@ static void crashed(int number) {
     raise(number);
 }
 
+static void count_program(fuzzer *f, const loop_program *p) {
+    bool used[LINES];
+    results s;
+    find_used(p, used);
+    recording r = {.qn = f->loops, .p = p, .used = used, .rolled = true};
+    qn_scope scope = qn_scope_begin(f->loops);
+    if (record_program(&r, p->data, &s))
+        f->failed++, puts(qn_error(f->loops));
+    else
+        count_rows(f->count, f->loops, s.n, s.t);
+    qn_scope_end(f->loops, scope);
+}
+
 static void one_program(fuzzer *f, uint64_t seed) {
     static loop_program p;
     uint64_t rand = test_rand(&(uint64_t){seed});
     f->seed = seed;
-    random_loop_program(&p, &rand);
+    random_loop_program(&p, &rand, modes[f->mode].plain);
     f->programs++;
+    if (f->count) {
+        count_program(f, &p);
+        return;
+    }
     verdict v = run_program(f, &p);
     f->vague += v.skipped;
     if (!v.failed) return;
@@ -564,29 +640,73 @@ static void one_program(fuzzer *f, uint64_t seed) {
     print_loop_program(&p);
 }
 
+enum { BLOCK = 100 }; /* programs between two contexts */
+
+static int find_mode(const char *name) {
+    for (int m = 0; m < (int)COUNT_OF(modes); m++)
+        if (!strcmp(modes[m].name, name)) return m;
+    return -1;
+}
+
+static int find_group(const char *name) {
+    for (int i = 0; i < (int)COUNT_OF(groups); i++)
+        if (!strcmp(groups[i].name, name)) return i;
+    return -1;
+}
+
+/* Of a group those against ref, and of all the slow ones none. */
+static bool takes_turns(const fuzzer *f, int mode) {
+    if (f->group < 0) return modes[mode].by == BY_LLVM || modes[mode].by == BY_REF;
+    return modes[mode].by == groups[f->group].by && modes[mode].plain;
+}
+
+static int mode_of_block(const fuzzer *f, uint64_t block) {
+    int list[COUNT_OF(modes)], n = 0;
+    for (int m = 0; m < (int)COUNT_OF(modes); m++)
+        if (takes_turns(f, m)) list[n++] = m;
+    return list[block % (uint64_t)n];
+}
+
+/* The last line of a group is what tools/soak.sh adds up. */
+static void say_what_was_run(const fuzzer *f, uint64_t seed, double seconds) {
+    int64_t compared = f->programs - f->vague;
+    printf("%lld programs in %.1f s, seeds from %llu; %lld had a condition at its limit\n",
+           (long long)f->programs, seconds, (unsigned long long)seed, (long long)f->vague);
+    if (f->group < 0) return;
+    printf("%s: seeds %llu to %llu: %lld programs, %lld accepted, %lld gradients, %lld compared, "
+           "%lld findings\n",
+           groups[f->group].name, (unsigned long long)seed,
+           (unsigned long long)(seed + (uint64_t)f->programs - 1), (long long)f->programs,
+           (long long)compared, (long long)f->slopes, (long long)compared, (long long)f->failed);
+}
+
 int main(int argc, char **argv) {
-    enum { BLOCK = 100 }; /* programs between two contexts */
     int64_t programs = argc > 1 ? atoll(argv[1]) : 2000;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
+    const char *name = argc > 3 ? argv[3] : "";
     fuzzer *f = &fuzz;
-    int only = -1;
-    for (int m = 0; argc > 3 && m < (int)COUNT_OF(modes); m++)
-        if (!strcmp(modes[m].name, argv[3])) only = m;
-    if (argc > 3 && only < 0) return printf("no mode \"%s\"\n", argv[3]), 2;
+    static row_tally tally;
+    int only = find_mode(name);
+    f->group = find_group(name);
+    if (!strcmp(name, "count")) f->count = &tally;
+    if (argc > 3 && only < 0 && f->group < 0 && !f->count)
+        return printf("no mode \"%s\"\n", name), 2;
     test_begin(1, argv);
+    if (!strcmp(name, "all-opencl") && !device_here("opencl"))
+        return puts("no OpenCL device here"), 0;
     signal(SIGSEGV, crashed), signal(SIGABRT, crashed), signal(SIGFPE, crashed);
     double start = clock_seconds();
     for (int64_t i = 0; i < programs && f->failed < 5; i++) {
-        if (i % BLOCK == 0) {
-            f->mode = only >= 0 ? only : (int)(i / BLOCK % (int)COUNT_OF(modes));
+        uint64_t at = f->group < 0 ? (uint64_t)i : seed + (uint64_t)i;
+        if (i == 0 || at % BLOCK == 0) {
+            f->mode = only >= 0 ? only : mode_of_block(f, at / BLOCK);
             if (!open_contexts(f)) return puts("no context\n0 passed, 1 failed, 0 skipped"), 1;
         }
         one_program(f, seed + (uint64_t)i);
     }
     qn_close(f->loops), qn_close(f->trips);
-    printf("%lld programs in %.1f s, seeds from %llu; %lld had a condition at its limit\n",
-           (long long)f->programs, clock_seconds() - start, (unsigned long long)seed,
-           (long long)f->vague);
+    if (f->count) print_rows(f->count);
+    say_what_was_run(f, seed, clock_seconds() - start);
     int64_t passed = argc > 1 ? f->programs - f->failed : f->failed == 0;
     printf("%lld passed, %lld failed, 0 skipped\n", (long long)passed, (long long)f->failed);
     return f->failed ? 1 : 0;

@@ -26,7 +26,7 @@ static node_id constant_like(graph *g, const graph_node *n, uint64_t bits) {
 
 /* ---- nothing there -------------------------------------------------------------------------- */
 
-static bool is_empty(const graph *g, tuple_id shape) {
+bool shape_is_empty(const graph *g, tuple_id shape) {
     int rank;
     const int64_t *dim = graph_tuple_get(g, shape, &rank);
     for (int i = 0; i < rank; i++)
@@ -39,11 +39,11 @@ static bool is_empty(const graph *g, tuple_id shape) {
  * is hoisted out of the loop would touch memory that is not there. Sizes that are empty only for
  * some values of a dimension variable stay variable and keep their loops. */
 node_id rule_empty(graph *g, const graph_node *n) {
-    if (is_empty(g, n->shape)) return constant_like(g, n, 0);
+    if (shape_is_empty(g, n->shape)) return constant_like(g, n, 0);
     if (!n->sources) return 0;
-    if (n->op == OP_SCATTER) return is_empty(g, g->node[n->src[1]].shape) ? n->src[0] : 0;
+    if (n->op == OP_SCATTER) return shape_is_empty(g, g->node[n->src[1]].shape) ? n->src[0] : 0;
     tuple_id shape = g->node[n->src[0]].shape;
-    if (shape == n->shape || !is_empty(g, shape)) return 0;
+    if (shape == n->shape || !shape_is_empty(g, shape)) return 0;
     if (n->op == OP_PAD || n->op == OP_WINDOW || n->op == OP_GATHER) return constant_like(g, n, 0);
     if (op_rows[n->op].class_ != CLASS_REDUCE || op_rows[n->op].types == TYPES_TO) return 0;
     scalar identity = monoid_identity(monoid_of_reduction(n->op), 0, (qn_dtype)n->dtype);
