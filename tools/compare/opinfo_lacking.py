@@ -114,6 +114,8 @@ EXPLAINED = [
      "elements that are written over pass their gradient on, and the others none"),
     ("cholesky_solve cholesky_inverse", "gradient", r"got \S*\(-?0j?(.0)?\)", THEIRS,
      "elements of the triangle that is not read have a gradient"),
+    ("linalg.cholesky linalg.cholesky_ex", "(c64|c128) gradient", r"got \S*[+-]0j\), expected", THEIRS,
+     "the imaginary parts of the diagonal, which are not read, have a gradient"),
     ("nn.functional.softmin/with_dtype nn.functional.margin_ranking_loss nn.functional.cosine_embedding_loss "
      "nn.functional.pairwise_distance trapz trapezoid cumulative_trapezoid", "(u8|i8|i16) value", "", THEIRS,
      "negates, adds and subtracts in the narrow dtype, which wraps"),
