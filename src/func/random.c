@@ -3,9 +3,10 @@
  * Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1,
  * 2, 3; 2011) turns a key and a counter of two words each into two words. The counter is the flat
  * index of an element, and what is made of the words is rounded alike everywhere (exact.c), so
- * numbers do not depend on the device, the order or the number of threads, and a mask that is needed again is computed again. There is no state: who wants other numbers
- * takes another key. A key is data like any other. Made by qn_key it is a constant; fed in as a
- * tensor it may change from run to run of one plan. */
+ * numbers do not depend on the device, the order or the number of threads, and a mask that is
+ * needed again is computed again. There is no state: who wants other numbers takes another key. A
+ * key is data like any other. Made by qn_key it is a constant; fed in as a tensor it may change
+ * from run to run of one plan. */
 #include "func/func.h"
 
 #include <math.h>

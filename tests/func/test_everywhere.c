@@ -1,10 +1,11 @@
 /* test_everywhere.c - every public function on every device, in every dtype, with its gradients.
  *
- * Each row of function_cases.h is called on `ref` and on the CPU by LLVM, by the C compiler, and on
- * OpenCL, whichever are there; all must refuse the same dtypes and give the same values, whole
+ * Each row of function_cases.h is called on `ref` and on the CPU by LLVM, by the C compiler, and
+ * on OpenCL, whichever are there; all must refuse the same dtypes and give the same values, whole
  * numbers exactly, floats within some last places. Gradients of floating results by each input are
- * compared likewise, and on `ref` in f64 with central differences. Elementwise functions are held
- * against their row's oracle. A function that the header declares and no row calls is a failure.
+ * compared likewise, and on `ref` in f64, as second ones, with central differences. Elementwise
+ * functions are held against their row's oracle. A function that the header declares and no row
+ * calls is a failure.
  *
  * Kernels take the C compiler and OpenCL 0.1 s and more each: there f32 is tried, with the
  * gradients of every fourth function; with QN_TEST_ALL=1 in the environment everything, in some
@@ -29,6 +30,7 @@ typedef struct args {
     int nudged; /* this leaf's */
     int64_t element;
     double by;
+    bool slopes; /* the sum of the gradients in place of the result */
 } args;
 
 typedef struct function_case {
@@ -446,9 +448,21 @@ static void take_gradients(args *a, qn_tensor *y, outcome *o) {
     int code = qn_grad(y, weights(a->qn, y), a->leaves, a->leaf, out);
     o->gradients = a->leaves;
     for (int i = 0; i < a->leaves; i++) {
-        if (code) o->gradient[i].code = (qn_code)code;
-        if (!code) o->gradient[i] = read_value(a->qn, out[i]);
+        o->gradient[i] = code ? (value){.code = (qn_code)code} : read_value(a->qn, out[i]);
     }
+}
+
+/* The gradients' weighted sum, in which every input has a share, be it 0; NULL of none. */
+static qn_tensor *sum_of_slopes(args *a, qn_tensor *y) {
+    qn_tensor *out[LEAVES] = {NULL}, *sum = NULL;
+    if (!y || !a->leaves || !dtype_is_float(qn_dtype_of(y))) return NULL;
+    if (qn_grad(y, weights(a->qn, y), a->leaves, a->leaf, out)) return NULL;
+    for (int i = 0; i < a->leaves; i++) {
+        qn_tensor *none = qn_mul(a->leaf[i], qn_like(a->leaf[i], 0));
+        qn_tensor *term = qn_add(qn_mul(out[i], weights(a->qn, out[i])), none);
+        sum = qn_add(sum ? sum : qn_like(term, 0), qn_sum(term, QN_ALL, false));
+    }
+    return sum;
 }
 
 static void run(const function_case *c, args *a, bool gradients, outcome *o) {
@@ -459,7 +473,7 @@ static void run(const function_case *c, args *a, bool gradients, outcome *o) {
     a->lo = c->lo, a->hi = c->hi;
     a->leaves = a->indices = 0;
     qn_tape *tape = qn_tape_begin(a->qn);
-    qn_tensor *y = c->call(a);
+    qn_tensor *y = a->slopes ? sum_of_slopes(a, c->call(a)) : c->call(a);
     o->y = read_value(a->qn, y);
     if (y && !o->y.code && gradients) take_gradients(a, y, o);
     qn_tape_end(tape);
@@ -617,8 +631,10 @@ static void narrow_functions_are_those_of_f32_rounded_once(void) {
 }
 
 /* The weighted sum of the results with one input's element moved. */
-static double nudged_sum(const function_case *c, int leaf, int64_t element, double by) {
+static double nudged_sum(const function_case *c, bool slopes, int leaf, int64_t element,
+                         double by) {
     args a = {.qn = devices[0].qn, .d = QN_F64, .nudged = leaf, .element = element, .by = by};
+    a.slopes = slopes;
     outcome o;
     double sum = 0;
     run(c, &a, false, &o);
@@ -627,31 +643,41 @@ static double nudged_sum(const function_case *c, int leaf, int64_t element, doub
     return sum;
 }
 
-static void gradients_are_central_differences(void) {
+static void hold_against_differences(bool slopes) {
     const double h = 1e-6;
+    const char *what = slopes ? "second derivative" : "gradient";
     int checked = 0;
     for (size_t row = 0; row < COUNT_OF(cases); row++) {
         const function_case *c = &cases[row];
-        args a = {.qn = devices[0].qn, .d = QN_F64, .nudged = -1};
+        args a = {.qn = devices[0].qn, .d = QN_F64, .nudged = -1, .slopes = slopes};
         outcome o;
         if (!strcmp(c->name, "detach")) continue; /* which is about having no gradient */
         if (!is_wanted(c->name)) continue;
         run(c, &a, true, &o);
         for (int i = 0; i < o.gradients; i++) {
             if (o.gradient[i].code)
-                FAIL("%s's gradient by input %d: code %d", c->name, i, (int)o.gradient[i].code);
+                FAIL("%s's %s by input %d: code %d", c->name, what, i, (int)o.gradient[i].code);
             for (int64_t k = 0; k < o.gradient[i].n; k += 1 + o.gradient[i].n / 4) {
-                double up = nudged_sum(c, i, k, h), down = nudged_sum(c, i, k, -h);
+                double up = nudged_sum(c, slopes, i, k, h);
+                double down = nudged_sum(c, slopes, i, k, -h);
                 checked++;
                 double want = (up - down) / (2 * h), got = number(&o.gradient[i], k);
                 if (test_close(got, want, 1e-5, 1e-5 * (1 + fabs(up)))) continue;
-                FAIL("%s's gradient by input %d [%lld] is %.17g, by differences %.17g", c->name, i,
+                FAIL("%s's %s by input %d [%lld] is %.17g, by differences %.17g", c->name, what, i,
                      (long long)k, got, want);
             }
         }
         free_outcome(&o);
     }
     CHECK(checked > 500 || getenv("QN_TEST_ROWS"));
+}
+
+static void gradients_are_central_differences(void) {
+    hold_against_differences(false);
+}
+
+static void second_derivatives_are_central_differences(void) {
+    hold_against_differences(true);
 }
 
 /* w (J t) by the derivative along t against (w J) t by the gradient: they are one number. */
@@ -766,6 +792,7 @@ int main(int argc, char **argv) {
     RUN(every_function_agrees_on_every_device);
     RUN(narrow_functions_are_those_of_f32_rounded_once);
     RUN(gradients_are_central_differences);
+    RUN(second_derivatives_are_central_differences);
     RUN(every_derivative_along_a_tangent_is_the_gradients);
     RUN(elementwise_functions_agree_with_their_oracle);
     for (int i = 0; i < DEVICES; i++) qn_close(devices[i].qn);
