@@ -33,6 +33,7 @@ import sys
 
 sys.dont_write_bytecode = True
 import calls  # noqa: E402
+import gen_facts  # noqa: E402
 import gen_layers  # noqa: E402
 import gen_python  # noqa: E402
 
@@ -252,7 +253,7 @@ def ops_tables():
     groups = {}
     for _, args in rows("src/graph/ops.h"):
         op = Op(args)
-        grad = "" if args[9] == "NONE" else "yes"
+        grad = "" if args[10] == "NONE" else "yes"
         groups.setdefault(op.class_, []).append(
             [f"`{op.name}`", op.types.lower(), formula(args[5]), formula(args[6]), grad, op.doc])
     columns = ["operation", "types", "floats", "integers", "gradient", ""]
@@ -261,10 +262,11 @@ def ops_tables():
     groups = {}
     for heading, kind, name, params, doc in funcs():
         call = f"`qn_{name}({', '.join(re.split(r'[ *]', p)[-1] for p in params)})`"
-        groups.setdefault(heading.split(":")[0].replace(", ", "-").replace(" ", "-"), []).append(
-            [call, doc])
-    for group, lines in groups.items():
-        yield table(group, ["function", ""], lines)
+        groups.setdefault(heading, []).append([call, doc])
+    for heading, lines in groups.items():
+        group, _, common = heading.partition(": ")
+        yield table(group.replace(", ", "-").replace(" ", "-"), ["function", common], lines)
+    yield gen_facts.table(sys.modules[__name__], ROOT)
 
 
 def knobs_table():

@@ -153,6 +153,18 @@ void arena_free(arena *a) {
     *a = (arena){.h = a->h};
 }
 
+void arena_reset(arena *a) {
+    size_t total = a->total;
+    if (!a->block) return;
+    if (a->block->up) {
+        arena_free(a);
+        a->block = arena_block_new(a, total);
+        a->block->up = NULL;
+    }
+    a->used = ARENA_HEADER;
+    arena_hide((char *)a->block + ARENA_HEADER, a->block->size - ARENA_HEADER);
+}
+
 void arena_cleanup(void *a) {
     arena_free(a);
 }

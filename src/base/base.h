@@ -110,6 +110,7 @@ size_t arena_needs(const arena *a, size_t size); /* what the heap gives for it; 
 void *arena_grow(arena *a, void *data, uint32_t *cap, uint32_t need, size_t elem);
 char *arena_printf(arena *a, const char *fmt, ...) QN_PRINTF(2, 3);
 void arena_free(arena *a);
+void arena_reset(arena *a);  /* nothing is in it, but the memory stays, as one block; raises */
 void arena_cleanup(void *a); /* arena_free, as a cleanup */
 
 /* ---- hash.c ---------------------------------------------------------------------------------- */

@@ -135,4 +135,11 @@ qn_tensor *func_reduced(qn_tensor *terms, qn_reduction how);  /* nn/loss.c */
 qn_tensor *func_is_class(qn_tensor *labels, int64_t classes); /* index/index.c */
 void func_threefry(qn_tensor *const key[2], qn_tensor *x[2]); /* func/random.c */
 
+/* ---- random/exact.c: the same bits everywhere, of f32 and f64 -------------------------------- */
+
+qn_tensor *func_exact_log(qn_tensor *x);
+qn_tensor *func_exact_cos_turns(qn_tensor *v); /* cos(2 pi v), v in [0, 1) */
+qn_tensor *func_exact_sigmoid(qn_tensor *x);   /* f64 */
+qn_tensor *func_exact_softmax(qn_tensor *x);   /* f64, along the last axis */
+
 #endif

@@ -361,6 +361,22 @@ static qn_tensor *einsum(int n, einsum_term *term, const einsum_term *out) {
 
 enum { EINSUM_MOST = 16 };
 
+/* Several products, or sums before one, would each be rounded to a narrow dtype. A single sum of
+ * products is not, and keeps the operands that machines multiply. */
+static void einsum_widen(func_frame *f, int n, einsum_term *term, const einsum_term *out) {
+    qn_tensor *x[EINSUM_MOST];
+    bool narrow = false;
+    for (int i = 0; i < n; i++) {
+        x[i] = term[i].x;
+        narrow |= x[i] && dtype_is_narrow(qn_dtype_of(x[i]));
+    }
+    uint64_t sums_apart =
+        n == 2 ? (term_labels(&term[0]) ^ term_labels(&term[1])) & ~term_labels(out) : 0;
+    if (!narrow || (n < 3 && !sums_apart)) return;
+    func_floats(f, n, x);
+    for (int i = 0; i < n; i++) term[i].x = x[i];
+}
+
 qn_tensor *qn_einsum(int n, qn_tensor *const *xs, const char *spec) {
     qn_ctx *qn = func_list_context("einsum", n, xs);
     func_frame f = func_begin(qn, "einsum");
@@ -373,5 +389,6 @@ qn_tensor *qn_einsum(int n, qn_tensor *const *xs, const char *spec) {
     func_meet_all(&f, n, xs);
     if (!einsum_parse(spec, n, xs, term, &out) || !einsum_sizes(spec, n, term))
         return func_end(f, NULL);
+    einsum_widen(&f, n, term, &out);
     return func_end(f, einsum(n, term, &out));
 }

@@ -2,10 +2,11 @@
  *
  * Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1,
  * 2, 3; 2011) turns a key and a counter of two words each into two words. The counter is the flat
- * index of an element, so numbers do not depend on the device, the order or the number of threads,
- * and a mask that is needed again is computed again. There is no state: who wants other numbers
- * takes another key. A key is data like any other. Made by qn_key it is a constant; fed in as a
- * tensor it may change from run to run of one plan. */
+ * index of an element, and what is made of the words is rounded alike everywhere (exact.c), so
+ * numbers do not depend on the device, the order or the number of threads, and a mask that is
+ * needed again is computed again. There is no state: who wants other numbers takes another key. A
+ * key is data like any other. Made by qn_key it is a constant; fed in as a tensor it may change
+ * from run to run of one plan. */
 #include "func/func.h"
 
 #include <math.h>
@@ -130,8 +131,9 @@ qn_tensor *qn_uniform(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *s
 /* Box and Muller: a radius from one word, an angle from the other. The radius' uniform number is in
  * (0, 1], one step up, so that its logarithm is finite. */
 static qn_tensor *box_muller(qn_tensor *u, qn_tensor *v) {
-    qn_tensor *radius = qn_sqrt(qn_mul(qn_log(u), qn_like(u, -2)));
-    return qn_mul(radius, qn_cos(qn_mul(v, qn_like(v, 2 * M_PI))));
+    qn_tensor *log_u = func_exact_log(u);
+    qn_tensor *radius = log_u ? qn_sqrt(qn_mul(log_u, qn_like(log_u, -2))) : NULL;
+    return radius ? qn_mul(radius, func_exact_cos_turns(v)) : NULL;
 }
 
 /* Of f64 each has 53 bits, which takes a second pair of words. */
@@ -232,14 +234,14 @@ qn_tensor *qn_key_fold_in(qn_tensor *key, qn_tensor *data) {
 
 /* ---- more distributions --------------------------------------------------------------------- */
 
-/* -log(1 - u), with half a step in place of a u of 0, so that it is above 0. */
+/* -log(1 - u), 1 - u being exact, and half a step for a u of 0, so that it is above 0. */
 static qn_tensor *exponentials(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape) {
     qn_dtype wide = dtype == QN_F64 ? QN_F64 : QN_F32;
     qn_tensor *u = float_wanted(key, dtype) ? qn_uniform(key, wide, rank, shape) : NULL;
     if (!u) return NULL;
     qn_tensor *half = qn_like(u, wide == QN_F64 ? 0x1p-54 : 0x1p-25);
-    u = qn_where(qn_eq(u, qn_like(u, 0)), half, u);
-    return qn_neg(qn_log1p(qn_neg(u)));
+    qn_tensor *x = qn_neg(func_exact_log(qn_sub(qn_like(u, 1), u)));
+    return qn_where(qn_eq(u, qn_like(u, 0)), half, x);
 }
 
 qn_tensor *qn_exponential(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape) {
@@ -250,7 +252,7 @@ qn_tensor *qn_exponential(qn_tensor *key, qn_dtype dtype, int rank, const int64_
 
 static qn_tensor *gumbels(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape) {
     qn_tensor *x = exponentials(key, dtype, rank, shape);
-    return x ? qn_neg(qn_log(x)) : NULL;
+    return x ? qn_neg(func_exact_log(x)) : NULL;
 }
 
 qn_tensor *qn_gumbel(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape) {
@@ -281,7 +283,7 @@ qn_tensor *qn_multinomial(qn_tensor *key, qn_tensor *weights, int64_t n) {
     if (func_rank(weights) < 1 || func_rank(weights) == QN_MAX_RANK || n < 0)
         return func_end(f, fail_null(f.qn, QN_ERANGE, "multinomial: %lld of rank %d", (long long)n,
                                      func_rank(weights)));
-    qn_tensor *logits = qn_unsqueeze(qn_log(func_widen(func_float(weights))), -2);
+    qn_tensor *logits = qn_unsqueeze(func_exact_log(func_widen(func_float(weights))), -2);
     int rank = func_dims(logits, dims);
     dims[rank - 2] = n;
     return func_end(f, drawn(key, func_expand(logits, rank, dims)));

@@ -141,6 +141,7 @@ static void close_run(qn_ctx *qn) {
     if (r->dev_state) {
         programs_close(qn);
         wisdom_close(qn);
+        arena_free(&r->laying);
         heap_free(&qn->heap, r->staging, r->staging_size);
         lapack_close(&qn->heap, r->lapack);
         if (r->arena_memory) r->dev->free(r->dev_state, r->arena_memory, r->arena_size);

@@ -74,12 +74,11 @@ static void log_memory(qn_ctx *qn, const run_plan *p, uint32_t n, const uint32_t
 
 /* Lay the temporaries out for the sizes at hand. */
 static void lay_out(qn_ctx *qn, run_plan *p) {
-    arena a;
-    arena_open(&a, &qn->heap);
-    cleanup c;
-    cleanup_push(&qn->heap, &c, arena_cleanup, &a);
-    memory_block *block = arena_alloc(&a, (p->slots + 1) * sizeof *block);
-    uint32_t *which = arena_alloc(&a, (p->slots + 1) * sizeof *which), n = 0;
+    arena *a = &qn->run->laying;
+    if (!a->h) arena_open(a, &qn->heap);
+    arena_reset(a);
+    memory_block *block = arena_alloc(a, (p->slots + 1) * sizeof *block);
+    uint32_t *which = arena_alloc(a, (p->slots + 1) * sizeof *which), n = 0;
     for (uint32_t i = 0; i < p->slots; i++) {
         const slot *s = &p->slot[i];
         if (s->kind != SLOT_TEMP || s->first == UINT32_MAX) continue;
@@ -87,10 +86,9 @@ static void lay_out(qn_ctx *qn, run_plan *p) {
         which[n++] = i;
     }
     uint64_t steps = 0;
-    p->arena_size = memory_layout(&a, n, block, &steps);
+    p->arena_size = memory_layout(a, n, block, &steps);
     for (uint32_t i = 0; i < n; i++) p->slot[which[i]].offset = (size_t)block[i].offset;
     if (debug_on(qn, 'm')) log_memory(qn, p, n, which);
-    cleanup_run(&qn->heap, &c);
 }
 
 void plan_measure(qn_ctx *qn, run_plan *p) {

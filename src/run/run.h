@@ -625,6 +625,7 @@ typedef struct run_state {
     struct static_plan *statics; /* static graphs still open */
     void *arena_memory;
     size_t arena_size;
+    arena laying;  /* what temporaries are laid out in, which a run under other sizes does again */
     void *staging; /* see call.c */
     size_t staging_size;
     lapack *lapack;                          /* for routines; NULL: not asked for yet */

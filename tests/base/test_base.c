@@ -61,6 +61,29 @@ static void arena_takes_few_blocks(void) {
 }
 
 /* What it says before is what the heap gives then. */
+/* What was there before fits again, whatever blocks it took. */
+static void an_arena_that_is_reset_asks_for_no_more(void) {
+    bench b;
+    bench_open(&b);
+    arena a;
+    arena_open(&a, &b.qn.heap);
+    arena_reset(&a);
+    CHECK_INT(b.qn.heap.requests, 0);
+    uint64_t before = 0;
+    for (int round = 0; round < 5; round++) {
+        arena_reset(&a);
+        if (round == 2) before = b.qn.heap.requests;
+        for (int i = 0; i < 300; i++) {
+            size_t size = i % 50 ? 24 : 9000;
+            memset(arena_alloc(&a, size), round, size);
+        }
+    }
+    CHECK_INT(b.qn.heap.requests, before);
+    CHECK_INT(b.books.blocks, 1);
+    arena_free(&a);
+    bench_check(&b);
+}
+
 static void arena_knows_what_it_needs(void) {
     bench b;
     bench_open(&b);
@@ -565,6 +588,7 @@ int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(arena_pieces_are_apart_aligned_and_stay);
     RUN(arena_takes_few_blocks);
+    RUN(an_arena_that_is_reset_asks_for_no_more);
     RUN(arena_knows_what_it_needs);
     RUN(arena_makes_text_arrays_and_zeroes);
     RUN(arena_refuses_impossible_sizes);

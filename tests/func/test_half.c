@@ -168,6 +168,34 @@ static void gradients_of_halves_are_those_of_f32_rounded_once(void) {
     check_all(true);
 }
 
+/* ---- several products ------------------------------------------------------------------------ */
+
+/* Of whole numbers, which f32 adds in any order. */
+static void products_of_several_are_rounded_once(void) {
+    static const char *const spec[] = {"ab,cb,cd->ad", "ab,cd->ac", "ab,cd,ab->d"};
+    qn_ctx *qn = qn_open(NULL);
+    for (int i = 0; i < 2 * LENGTH(spec); i++) {
+        const qn_dtype d = halves[i % 2];
+        float v[COUNT], got[COUNT], want[COUNT];
+        uint64_t seed = 11;
+        for (int k = 0; k < COUNT; k++) v[k] = (float)(test_below(&seed, 9) - 3);
+        qn_tensor *x = qn_from(qn, QN_F32, 2, (int64_t[]){ROWS, COLUMNS}, v), *y = qn_cast(x, d);
+        qn_tensor *wide = qn_einsum(i / 2 == 1 ? 2 : 3, (qn_tensor *[]){x, x, x}, spec[i / 2]);
+        qn_tensor *narrow = qn_einsum(i / 2 == 1 ? 2 : 3, (qn_tensor *[]){y, y, y}, spec[i / 2]);
+        size_t n = (size_t)qn_numel(wide);
+        CHECK_INT(qn_dtype_of(narrow), d);
+        CHECK_INT(qn_read(qn_cast(narrow, QN_F32), got, n * sizeof *got), QN_OK);
+        CHECK_INT(qn_read(qn_cast(qn_cast(wide, d), QN_F32), want, n * sizeof *want), QN_OK);
+        for (size_t k = 0; k < n; k++)
+            if (got[k] != want[k]) {
+                FAIL("%s of %s: number %zu is %g, not %g", spec[i / 2], qn_dtype_name(d), k,
+                     (double)got[k], (double)want[k]);
+                break;
+            }
+    }
+    qn_close(qn);
+}
+
 /* ---- sums by index -------------------------------------------------------------------------- */
 
 /* As many of 1/16 added to one place as no narrow dtype has digits to count; of the narrowest the
@@ -329,6 +357,7 @@ int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(functions_of_halves_are_those_of_f32_rounded_once);
     RUN(gradients_of_halves_are_those_of_f32_rounded_once);
+    RUN(products_of_several_are_rounded_once);
     RUN(sums_by_index_are_rounded_once);
     RUN(casts_of_halves_add_no_kernel_and_no_wide_intermediate);
     RUN(chains_of_halves_keep_little_wide);

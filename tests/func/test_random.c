@@ -1,6 +1,7 @@
 /* test_random.c - the distributions of random numbers, with fixed keys: Kolmogorov and Smirnov's
  * distance of samples to the distribution function, chi-square of classes, and that keys made of a
- * key are as good as others. Bounds are exceeded by chance once in 10^5 keys. */
+ * key are as good as others. Bounds are exceeded by chance once in 10^5 keys. Each function of
+ * funcs.h that takes a key has its test; test_same_numbers.c holds the bits. */
 #include "graph/graph.h"
 #include "quern.h"
 #include "test.h"
@@ -42,7 +43,9 @@ static double uniform(double x) {
     return x < 0 ? 0 : x > 1 ? 1 : x;
 }
 
+/* A narrow dtype's numbers stand for all that are rounded to them. */
 static void drawn(const char *name, qn_tensor *t, double scale, double (*distribution)(double)) {
+    double most = 2.5 + sqrt(N) * dtype_epsilon(qn_dtype_of(t));
     t = qn_cast(t, QN_F64);
     CHECK_INT(qn_read(t, sample, sizeof sample), QN_OK);
     for (int i = 0; i < N; i++) {
@@ -50,13 +53,13 @@ static void drawn(const char *name, qn_tensor *t, double scale, double (*distrib
         sample[i] /= scale;
     }
     double d = distance(distribution);
-    if (d > 2.5) FAIL("%s is off its distribution by %g", name, d);
+    if (d > most) FAIL("%s is off its distribution by %g", name, d);
 }
 
 static void samples_have_their_distribution(void) {
     const int64_t n = N, weight[2] = {128, 256};
-    for (int k = 0; k < 2; k++) {
-        qn_dtype d = k ? QN_F64 : QN_F32;
+    for (int k = 0; k < 4; k++) {
+        qn_dtype d = (const qn_dtype[]){QN_F32, QN_F64, QN_F16, QN_BF16}[k];
         drawn("uniform", qn_uniform(qn_key(qn, 1), d, 1, &n), 1, uniform);
         drawn("randn", qn_randn(qn_key(qn, 2), d, 1, &n), 1, normal);
         drawn("exponential", qn_exponential(qn_key(qn, 3), d, 1, &n), 1, exponential);
@@ -104,6 +107,30 @@ static void classes_come_as_often_as_they_should(void) {
     check_counts("categorical", qn_categorical(qn_key(qn, 1), qn_expand(logits, 2, many)), p);
     check_counts("multinomial",
                  qn_multinomial(qn_key(qn, 2), qn_from(qn, QN_F32, 1, &five, weight), N), p);
+}
+
+static void truths(const char *name, qn_tensor *t, double p) {
+    check_counts(name, qn_cast(t, QN_I64), (const double[5]){1 - p, p});
+}
+
+static void bits_and_truths_are_fair(void) {
+    const int64_t n = N;
+    const double alike[5] = {0.2, 0.2, 0.2, 0.2, 0.2};
+    qn_tensor *bits = qn_random_bits(qn_key(qn, 14), 1, &n);
+    for (int i = 0; i < 32; i++) {
+        qn_tensor *bit = qn_and(qn_shr(bits, qn_like(bits, i)), qn_like(bits, 1));
+        truths("random_bits", bit, 0.5);
+    }
+    drawn("random_bits", qn_cast(bits, QN_F64), 0x1p32, uniform);
+    check_counts("randint", qn_randint(qn_key(qn, 15), QN_I64, 1, &n, 0, 5), alike);
+    qn_tensor *low = qn_randint(qn_key(qn, 16), QN_I8, 1, &n, -128, -123);
+    check_counts("randint", qn_add(qn_cast(low, QN_I64), qn_scalar(qn, QN_I64, 128)), alike);
+    const double p[] = {0, 0.001, 0.3, 0.5, 1};
+    for (int i = 0; i < 5; i++) {
+        truths("bernoulli", qn_bernoulli(qn_key(qn, 17), 1, &n, p[i]), p[i]);
+        qn_tensor *x = qn_dropout(qn_ones(qn, QN_F32, 1, &n), qn_key(qn, 18), p[i]);
+        if (p[i] < 1) truths("dropout", qn_eq(x, qn_like(x, 0)), p[i]);
+    }
 }
 
 static double correlation(qn_tensor *a, qn_tensor *b) {
@@ -248,20 +275,6 @@ static void events_are_poissons(void) {
     CHECK_INT(count[5], 0);
 }
 
-static void same_bits_on_all_devices(void) {
-    static double a[2 * N], b[2 * N];
-    for (int k = 0; k < 3; k++) {
-        qn_ctx *other =
-            qn_open(&QN_OPTIONS(.device = k ? "cpu" : "ref", .threads = k == 2 ? 4 : 1));
-        const int64_t n = N;
-        qn_tensor *key = qn_key(other, 7), *x = qn_gamma(key, qn_full(other, QN_F64, 1, &n, 0.3));
-        x = qn_stack(2, (qn_tensor *[]){x, qn_cast(qn_permutation(key, n), QN_F64)}, 0);
-        CHECK_INT(qn_read(x, k ? b : a, sizeof a), QN_OK);
-        if (k) CHECK(!memcmp(a, b, sizeof a));
-        qn_close(other);
-    }
-}
-
 /* ---- orders ---------------------------------------------------------------------------------- */
 
 static void orders_are_alike(void) {
@@ -304,6 +317,28 @@ static void orders_are_alike(void) {
     CHECK(chi < 46 && drawn_ < 28);
 }
 
+/* Where all rotations are alike, a column's ends are spread evenly over the sphere, and so is each
+ * coordinate over [-1, 1] (Archimedes). */
+static void rotations_are_alike(void) {
+    enum { TIMES = N / 16 };
+    double count[2][4] = {{0}};
+    for (uint64_t k = 0; k < TIMES; k++) {
+        double v[9];
+        qn_scope s = qn_scope_begin(qn);
+        qn_tensor *key = qn_from(qn, QN_U32, 1, (const int64_t[]){2}, (uint32_t[]){(uint32_t)k, 2});
+        qn_tensor *q = qn_orthogonal(key, QN_F64, 2, (const int64_t[]){3, 3}, 1);
+        CHECK_INT(qn_read(q, v, sizeof v), QN_OK);
+        for (int i = 0; i < 2; i++) count[i][(int)fmin((v[5 * i] + 1) * 2, 3)]++;
+        qn_scope_end(qn, s);
+    }
+    for (int i = 0; i < 2; i++) {
+        double chi = 0, expected = TIMES / 4.0;
+        for (int c = 0; c < 4; c++)
+            chi += (count[i][c] - expected) * (count[i][c] - expected) / expected;
+        if (chi > 26) FAIL("orthogonal: chi-square %g", chi);
+    }
+}
+
 static void weights_are_orthogonal(void) {
     for (int wide = 0; wide < 2; wide++) {
         const int64_t shape[3] = {wide ? 6 : 20, 5, 2};
@@ -321,18 +356,68 @@ static void weights_are_orthogonal(void) {
     }
 }
 
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    void (*test)(void);
+} held[] = {
+    {"uniform", samples_have_their_distribution},
+    {"randn", samples_have_their_distribution},
+    {"exponential", samples_have_their_distribution},
+    {"gumbel", samples_have_their_distribution},
+    {"kaiming_normal", samples_have_their_distribution},
+    {"kaiming_uniform", samples_have_their_distribution},
+    {"xavier_normal", samples_have_their_distribution},
+    {"xavier_uniform", samples_have_their_distribution},
+    {"categorical", classes_come_as_often_as_they_should},
+    {"multinomial", classes_come_as_often_as_they_should},
+    {"random_bits", bits_and_truths_are_fair},
+    {"randint", bits_and_truths_are_fair},
+    {"bernoulli", bits_and_truths_are_fair},
+    {"dropout", bits_and_truths_are_fair},
+    {"key_fold", keys_of_a_key_are_independent},
+    {"key_split", keys_of_a_key_are_independent},
+    {"key_fold_in", keys_of_a_key_are_independent},
+    {"gamma", rejection_gives_the_distribution},
+    {"beta", rejection_gives_the_distribution},
+    {"dirichlet", rejection_gives_the_distribution},
+    {"truncated_normal", rejection_gives_the_distribution},
+    {"poisson", events_are_poissons},
+    {"permutation", orders_are_alike},
+    {"shuffle", orders_are_alike},
+    {"multinomial_distinct", orders_are_alike},
+    {"orthogonal", rotations_are_alike},
+};
+
+static const char *const keyed[] = {
+#define X(KIND, name, params, ORACLE, lo, hi, doc) strstr(#params, "qn_tensor *key") ? #name : NULL,
+#include "func/funcs.h"
+#undef X
+};
+
+static void every_distribution_has_a_test(void) {
+    for (size_t i = 0; i < COUNT_OF(keyed); i++) {
+        size_t k = 0;
+        while (keyed[i] && k < COUNT_OF(held) && strcmp(held[k].name, keyed[i])) k++;
+        if (keyed[i] && k == COUNT_OF(held)) FAIL("%s has no test of its distribution", keyed[i]);
+    }
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     qn = qn_open(&QN_OPTIONS(.threads = 1));
     if (!qn) return 1;
     RUN(samples_have_their_distribution);
     RUN(classes_come_as_often_as_they_should);
+    RUN(bits_and_truths_are_fair);
     RUN(keys_of_a_key_are_independent);
     RUN(rejection_gives_the_distribution);
     RUN(events_are_poissons);
-    RUN(same_bits_on_all_devices);
     RUN(orders_are_alike);
+    RUN(rotations_are_alike);
     RUN(weights_are_orthogonal);
+    RUN(every_distribution_has_a_test);
     qn_close(qn);
     return test_end();
 }

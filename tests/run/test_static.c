@@ -1,11 +1,13 @@
 /* test_static.c - what a run of a static graph costs beside its kernels, in things that can be
  * counted. */
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "graph/graph.h"
+#include "quern_loop.h"
 #include "run/run.h"
 #include "test.h"
 
@@ -32,6 +34,7 @@ int pthread_mutex_trylock(pthread_mutex_t *m) {
 
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 void *__libc_malloc(size_t size);
+void *__libc_memalign(size_t align, size_t size);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t size);
 static void count_allocation(void) {
@@ -48,6 +51,15 @@ void *calloc(size_t n, size_t size) {
 void *realloc(void *p, size_t size) {
     count_allocation();
     return __libc_realloc(p, size);
+}
+void *aligned_alloc(size_t align, size_t size) {
+    count_allocation();
+    return __libc_memalign(align, size);
+}
+int posix_memalign(void **p, size_t align, size_t size) {
+    count_allocation();
+    *p = __libc_memalign(align, size);
+    return *p ? 0 : ENOMEM;
 }
 #endif
 
@@ -119,6 +131,117 @@ static void a_run_on_one_thread_asks_for_no_memory_and_no_lock(void) {
 
 static void a_run_on_several_threads_asks_for_no_memory_and_no_lock(void) {
     nothing_is_locked_or_asked_for(4);
+}
+
+/* ---- graphs of every kind -------------------------------------------------------------------- */
+
+static qn_code trip(qn_ctx *qn, void *arg, qn_tensor *const *states, qn_tensor *const *in,
+                    qn_tensor **next, qn_tensor **outputs) {
+    (void)qn, (void)arg, (void)in, (void)outputs;
+    next[0] = qn_tanh(qn_add(states[0], qn_like(states[0], 1)));
+    return QN_OK;
+}
+static qn_tensor *looped(qn_tensor *x) {
+    qn_tensor *end = NULL;
+    qn_loop_options o = QN_LOOP_OPTIONS();
+    o.trips = 5;
+    const qn_loop_call c = {.n = 1, .states = &x, .options = &o, .body = trip};
+    return qn_loop_run(qn_context(x), &c, &end, NULL) ? NULL : end;
+}
+static qn_tensor *gradient_of(qn_tensor *x) {
+    qn_tensor *g = NULL, *y = qn_sum(qn_square(qn_tanh(qn_matmul(x, x))), QN_ALL, false);
+    return qn_grad(y, NULL, 1, &x, &g) ? NULL : g;
+}
+static qn_tensor *plus_unit(qn_tensor *x) {
+    int64_t n = qn_dim(x, 0);
+    return qn_add(qn_matmul(x, qn_transpose(x, 0, 1)), qn_eye(qn_context(x), QN_F32, n, n));
+}
+static qn_tensor *inverse_of(qn_tensor *x) {
+    return qn_inv(plus_unit(x));
+}
+static qn_tensor *triangle_of(qn_tensor *x) {
+    return qn_cholesky(plus_unit(x), false);
+}
+static qn_tensor *sorted(qn_tensor *x) {
+    return qn_sort(x, 1, false);
+}
+static qn_tensor *scanned(qn_tensor *x) {
+    return qn_cumsum(qn_softmax(qn_transpose(x, 0, 1), 1), 1);
+}
+static qn_tensor *convolved(qn_tensor *x) {
+    qn_tensor *w = qn_ones(qn_context(x), QN_F32, 4, (int64_t[]){8, 4, 3, 3});
+    return qn_conv2d(qn_reshape(x, 4, (int64_t[]){1, 4, -1, 48}), w, NULL, NULL);
+}
+static qn_tensor *attended(qn_tensor *x) {
+    x = qn_reshape(x, 3, (int64_t[]){4, -1, 48});
+    return qn_attention(x, x, x, NULL);
+}
+static qn_tensor *scattered(qn_tensor *x) {
+    qn_tensor *at = qn_iota(qn_context(x), QN_I64, 2, (int64_t[]){WIDE, WIDE}, 0);
+    return qn_scatter(x, at, qn_take(x, qn_select(at, 1, 0), 1), 0, QN_COMBINE_SUM);
+}
+static qn_tensor *transformed(qn_tensor *x) {
+    return qn_fft(qn_reshape(x, 3, (int64_t[]){WIDE, -1, 2}), 0, 1, QN_NORM_BACKWARD);
+}
+static qn_tensor *random_of(qn_tensor *x) {
+    qn_tensor *key = qn_bitcast(qn_slice(qn_select(x, 0, 0), 0, 0, 2, 1), QN_U32);
+    const int64_t shape[] = {WIDE, WIDE};
+    return qn_add(qn_randn(key, QN_F32, 2, shape), qn_gamma(key, qn_add(x, qn_like(x, 1))));
+}
+
+static qn_tensor *(*const kinds[])(qn_tensor *) = {looped,    gradient_of, inverse_of, triangle_of,
+                                                   sorted,    scanned,     convolved,  attended,
+                                                   scattered, transformed, random_of};
+
+static void run_counted(qn_ctx *qn, size_t kind, qn_plan *p, qn_tensor *const *x, int n) {
+    enum { WARM = 600, RUNS = 50 };
+    uint64_t before = 0;
+    qn_tensor *out;
+    for (int i = 0; i < WARM + RUNS; i++) {
+        if (i == WARM) before = qn->heap.requests, locks = allocations = 0;
+        atomic_store(&counting, true);
+        qn_code code = qn_plan_run(p, &x[i % n], &out);
+        atomic_store(&counting, false);
+        CHECK_INT(code, QN_OK);
+        qn_release(out);
+    }
+    if (qn->heap.requests != before || locks || allocations)
+        FAIL("graph %zu: %lld requests, %d locks, %d allocations", kind,
+             (long long)(qn->heap.requests - before), locks, allocations);
+}
+
+/* Other libraries' routines may lock: without them. */
+static void no_kind_of_graph_asks_for_memory_or_a_lock(void) {
+    static float data[WIDE * WIDE];
+    const int64_t shape[] = {WIDE, WIDE};
+    for (int i = 0; i < WIDE * WIDE; i++) data[i] = (float)(i % 7) * 0.01f;
+    setenv("QN_LAPACK", "no", 1);
+    for (size_t k = 0; k < 2 * COUNT_OF(kinds); k++) {
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = k & 1 ? 4 : 1));
+        qn_tensor *x = qn_from(qn, QN_F32, 2, shape, data), *y = kinds[k / 2](x);
+        qn_plan *p = qn_plan_new(qn, 1, &x, 1, &y);
+        if (p) run_counted(qn, k / 2, p, &x, 1);
+        if (!p) FAIL("graph %zu: %s", k / 2, qn_error(qn));
+        qn_close(qn);
+    }
+    unsetenv("QN_LAPACK");
+}
+
+/* Sizes of a range by turns. */
+static void nor_do_runs_under_other_sizes(void) {
+    enum { MOST = 64, SIZES = 3 };
+    static float data[MOST * 16];
+    qn_ctx *qn = open_one();
+    int64_t t = qn_var(qn, "t", 1, MOST);
+    CHECK_INT(qn_bind(qn, t, 7), QN_OK);
+    qn_tensor *x = qn_from(qn, QN_F32, 2, (int64_t[]){t, 16}, data), *in[SIZES];
+    qn_tensor *y = qn_softmax(qn_matmul(x, qn_transpose(x, 0, 1)), 1);
+    qn_plan *p = qn_plan_new(qn, 1, &x, 1, &y);
+    CHECK(p != NULL);
+    for (int i = 0; i < SIZES; i++)
+        in[i] = qn_from(qn, QN_F32, 2, (int64_t[]){5 + 20 * i, 16}, data);
+    if (p) run_counted(qn, 99, p, in, SIZES);
+    qn_close(qn);
 }
 
 /* What a launch is given was checked in the first run, and is known until it changes: where a test
@@ -236,6 +359,8 @@ int main(int argc, char **argv) {
     RUN(a_run_of_what_lies_in_memory_asks_for_no_memory);
     RUN(a_run_on_one_thread_asks_for_no_memory_and_no_lock);
     RUN(a_run_on_several_threads_asks_for_no_memory_and_no_lock);
+    RUN(no_kind_of_graph_asks_for_memory_or_a_lock);
+    RUN(nor_do_runs_under_other_sizes);
     RUN(launches_are_checked_once);
     RUN(every_size_of_a_range_is_planned_ahead);
     RUN(runs_alone_sweep_shapes);

@@ -6,6 +6,7 @@ are exact, or rounded correctly, in float64.
 """
 
 import itertools
+import math
 
 import mpmath
 import numpy as np
@@ -159,6 +160,17 @@ def views(q, value):
     yield "expanded", q.call("expand", line, 3, [2, 3, 5]), np.broadcast_to(raw[:5], (2, 3, 5))
     cube = raw[:n // 4 * 4].reshape(2, 2, 1, -1)
     yield "rank 4", q.tensor(Value(value.dtype, cube)), cube
+    cube = raw[:n // 4 * 4].reshape(1, 2, 1, 2, 1, 1, -1, 1)
+    t = q.call("permute", q.tensor(Value(value.dtype, cube)), 8, [6, 4, 3, 0, 2, 5, 1, 7])
+    yield "rank 8", q.call("slice", t, 0, 0, 2 ** 63 - 1, 3), cube.transpose(6, 4, 3, 0, 2, 5, 1, 7)[::3]
+
+
+def broadcasts(q, values):
+    """Arguments of which each has sizes of 1 where another has more: tensors, and their elements."""
+    shapes = [(4, 1, 3), (5, 1), (1, 5, 1)][:len(values)]
+    raws = [v.raw[-math.prod(s):].reshape(s) for v, s in zip(values, shapes)]
+    elements = [np.ascontiguousarray(r) for r in np.broadcast_arrays(*raws)]
+    return [q.tensor(Value(v.dtype, r)) for v, r in zip(values, raws)], elements
 
 
 ALL_AXES = -2147483648
@@ -166,14 +178,17 @@ ALL_AXES = -2147483648
 
 def compare_views(q, account, name, row, dtypes, rng, options):
     values = tuples(dtypes, 40, rng)
-    for shown in zip(*[list(views(q, v)) for v in values]):
-        case = Case(name, dtypes[-1], "value", shown[0][0] + " ")
+    trials = [(s[0][0], [t for _, t, _ in s], [e for _, _, e in s]) for s in zip(*[views(q, v) for v in values])]
+    if len(values) > 1 and min(v.raw.size for v in values) >= 12:
+        trials.append(("broadcast", *broadcasts(q, values)))
+    for remark, tensors, elements in trials:
+        case = Case(name, dtypes[-1], "value", remark + " ")
         try:
-            got = q.read(q.call(name, *[s[1] for s in shown], *options))
+            got = q.read(q.call(name, *tensors, *options))
         except QuernError as e:
             account.fail(case, f"refused: {e}")
             continue
-        elements = [Value(d, s[2]) for d, s in zip(dtypes, shown)]
+        elements = [Value(d, e) for d, e in zip(dtypes, elements)]
         compare_values(q, account, case, row, elements, options, got)
 
 

@@ -267,8 +267,9 @@ def corrcoef(o, x):
 
 @row("cholesky_solve")
 def cholesky_solve(o, b, a, upper=False):
-    x = o.solve_triangular(a, b, upper, upper, False)
-    return o.solve_triangular(a, x, upper, not upper, False)
+    c = o.conj(a) if a.dtype[0] == "c" else a
+    x = o.solve_triangular(c if upper else a, b, upper, upper, False)
+    return o.solve_triangular(a if upper else c, x, upper, not upper, False)
 
 
 @row("cholesky_inverse")

@@ -135,6 +135,8 @@ def fractional(space):
     def call(o, x, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
         if _random_samples is None:
             raise Lacks("random")
+        if not (0 <= o.q.read(_random_samples.handle).numbers()).all():
+            raise Lacks("samples outside [0, 1), whose windows are not in the image")
         places = alike(output_size, space, 1) if output_size else [
             int(n * r) for n, r in zip(x.shape[-space:], alike(output_ratio, space, 1))]
         u = o.flip(_random_samples, -1) if space == 2 else _random_samples

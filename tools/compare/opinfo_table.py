@@ -768,7 +768,8 @@ def histc(o, x, bins=100, min=0, max=0):
         min, max = min - 1, max + 1
     if x.whole:
         raise Lacks("edges of whole numbers")
-    return o.cast(o.histogram(o.reshape(x, 1, [-1]), o.linspace(x.dtype, min, max, bins + 1), None), x.dtype)
+    wide = o.cast(x, "f32") if x.dtype in ("f16", "bf16") else x
+    return o.cast(o.histogram(o.reshape(wide, 1, [-1]), o.linspace(wide.dtype, min, max, bins + 1), None), x.dtype)
 
 # making and converting
 

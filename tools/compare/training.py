@@ -1,7 +1,8 @@
 """training.py - optimizers against torch.optim, step by step from the same parameters: each step's
 loss takes the parameters that the last one assigned. Those that PyTorch lacks, or has in bfloat16 alone
 (Muon's iteration), are their papers' formulas in PyTorch's operations. The bound is 64 epsilons of the
-largest parameter, which grows with the steps: a difference of one step goes into all later gradients."""
+largest parameter, which grows with the steps: a difference of one step goes into all later gradients; how
+far is seen by PyTorch's own steps from parameters that are moved by an epsilon."""
 
 import ctypes as C
 
@@ -121,28 +122,34 @@ def theirs(o, ps):
     return makers[o.method]() if o.method in makers else Formula(ps, formulas[o.method](o))
 
 
+def stepped(o, optimizer, ws, x):
+    optimizer.zero_grad()
+    torch.tanh(x @ ws[0] + ws[1]).square().mean().backward()
+    if o.clip:
+        torch.nn.utils.clip_grad_norm_(ws, o.clip)
+    if o.clip_value:
+        torch.nn.utils.clip_grad_value_(ws, o.clip_value)
+    optimizer.step()
+
+
 def steps(q, account, case, o, dtype, rng):
     shapes = ((3, 4), (5, 4)) if o.method == 10 else ((3, 4), (4,))
     values = [Value.of(dtype, rng.normal(0, 1, s)) for s in shapes]
     xs = [q.tensor(Value.of(dtype, rng.normal(0, 1, (5, 3)))) for _ in range(STEPS)]
     inputs = [torch.tensor(q.read(x).numbers()) for x in xs]
     w, b = [q.tensor(v) for v in values]
-    ws = [torch.tensor(v.numbers(), requires_grad=True) for v in values]
-    ours, other = q.call("optimizer_new", 2, [w, b], o), theirs(o, ws)
+    there = [[torch.tensor(v.numbers() * by, requires_grad=True) for v in values] for by in (1, 1 + epsilon(dtype))]
+    ours, others = q.call("optimizer_new", 2, [w, b], o), [theirs(o, ws) for ws in there]
     try:
         for t, (x, plain) in enumerate(zip(xs, inputs)):
             y = q.call("tanh", q.call("add", q.call("matmul", x, w), b))
             q.call("optimizer_step", ours, q.call("mean", q.call("square", y), -2147483648, False))
-            other.zero_grad()
-            torch.tanh(plain @ ws[0] + ws[1]).square().mean().backward()
-            if o.clip:
-                torch.nn.utils.clip_grad_norm_(ws, o.clip)
-            if o.clip_value:
-                torch.nn.utils.clip_grad_value_(ws, o.clip_value)
-            other.step()
-            for ours_now, plainly in zip((w, b), ws):
-                want = plainly.detach().numpy()
-                account.bound(case, q.read(ours_now), want, 64 * (1 + t / 4) * epsilon(dtype) * np.abs(want).max())
+            for other, ws in zip(others, there):
+                stepped(o, other, ws, plain)
+            for ours_now, *plainly in zip((w, b), *there):
+                want, moved = (p.detach().numpy() for p in plainly)
+                slack = 64 * (1 + t / 4) * epsilon(dtype) * np.abs(want).max() + 8 * np.abs(moved - want).max()
+                account.bound(case, q.read(ours_now), want, slack)
     finally:
         q.plain["qn_optimizer_free"](ours)
 

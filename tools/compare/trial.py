@@ -3,10 +3,10 @@
 import numpy as np
 
 from judge import Case
-from quern import ALL, DTYPES, FLOATS, INTS, QuernError, STORAGE, Value
+from quern import ALL, DTYPES, END, FLOATS, INTS, QuernError, STORAGE, Value
 
 SHAPES = [(), (0,), (1,), (7,), (13,), (3, 5), (1, 4), (4, 1), (2, 0, 3), (2, 3, 4), (5, 1, 3), (2, 3, 1, 5),
-          (1, 1, 1), (3, 2, 2, 2)]
+          (1, 1, 1), (3, 2, 2, 2), (2, 1, 3, 1, 2, 1, 1, 2), (1, 2, 1, 2, 2, 3, 1, 2)]
 
 
 def plain(dtype, shape, rng):
@@ -46,7 +46,7 @@ def sprinkled(dtype, shape, rng):
     return Value(dtype, flat.reshape(value.shape))
 
 
-def draw_shape(rng, least=0, most=4):
+def draw_shape(rng, least=0, most=8):
     return [s for s in SHAPES if least <= len(s) <= most][
         rng.integers(0, sum(least <= len(s) <= most for s in SHAPES))]
 
@@ -58,6 +58,11 @@ def axis_of(shape, rng):
 
 def given(q, value, rng):
     """The value as a tensor, now and then by way of a view of another layout."""
+    if len(value.shape) >= 1 and rng.integers(0, 4) == 0:
+        axis, shape = int(rng.integers(0, len(value.shape))), list(value.shape)
+        shape[axis] *= 2  # every second one, between others
+        among = np.stack([np.flip(value.raw), value.raw], axis + 1).reshape(shape)
+        return q.call("slice", q.tensor(Value(value.dtype, among)), axis, 1, END, 2)
     if len(value.shape) >= 2 and rng.integers(0, 3) == 0:
         other = Value(value.dtype, np.swapaxes(value.raw, 0, -1))
         return q.call("transpose", q.tensor(other), 0, -1)

@@ -50,7 +50,7 @@ qn_tensor *qn_beta(qn_tensor *key, qn_tensor *a, qn_tensor *b) {
     if (qn_broadcast_arrays(2, (qn_tensor *const[]){a, b}, out)) return func_end(f, NULL);
     qn_tensor *x = draw_each(DRAW_LOG_GAMMA, qn_key_fold(key, 0), out[0]);
     qn_tensor *y = draw_each(DRAW_LOG_GAMMA, qn_key_fold(key, 1), out[1]);
-    return func_end(f, x && y ? func_as(qn_sigmoid(qn_sub(x, y)), d) : NULL);
+    return func_end(f, x && y ? func_as(func_exact_sigmoid(qn_sub(x, y)), d) : NULL);
 }
 
 qn_tensor *qn_dirichlet(qn_tensor *key, qn_tensor *alpha) {
@@ -59,7 +59,7 @@ qn_tensor *qn_dirichlet(qn_tensor *key, qn_tensor *alpha) {
     if (!key_given(key, "dirichlet") || !alpha) return func_end(f, NULL);
     if (!func_rank(alpha))
         return func_end(f, fail_null(f.qn, QN_ESHAPE, "dirichlet: alpha is a scalar, not [.., C]"));
-    qn_tensor *x = qn_softmax(draw_each(DRAW_LOG_GAMMA, key, alpha), -1);
+    qn_tensor *x = func_exact_softmax(draw_each(DRAW_LOG_GAMMA, key, alpha));
     return func_end(f, x ? func_as(x, qn_dtype_of(alpha)) : NULL);
 }
 
@@ -119,7 +119,7 @@ qn_tensor *qn_multinomial_distinct(qn_tensor *key, qn_tensor *weights, int64_t n
     if (!key_given(key, "multinomial_distinct") || !weights) return func_end(f, NULL);
     if (!func_rank(weights))
         return func_end(f, fail_null(f.qn, QN_ESHAPE, "multinomial_distinct: weights are [.., C]"));
-    qn_tensor *logits = qn_log(func_widen(func_float(weights)));
+    qn_tensor *logits = func_exact_log(func_widen(func_float(weights)));
     int rank = func_dims(logits, dims);
     qn_tensor *noise = qn_gumbel(key, qn_dtype_of(logits), rank, dims);
     qn_topk(qn_add(logits, noise), n, -1, true, NULL, &index);
