@@ -67,7 +67,8 @@ int64_t vs_output(const vs_case *c) {
     return (int64_t)sizes_of(c).out;
 }
 
-/* As vs_input, of the cases in play_lists.c and play_nets.c. */
+/* As vs_input, of the cases in play_lists.c and play_nets.c. Long because it has a line for each
+ * kind. */
 static void list_inputs(const vs_case *c, int64_t *n) {
     const int64_t *d = c->d;
     switch (c->kind) {
@@ -92,6 +93,8 @@ static void list_inputs(const vs_case *c, int64_t *n) {
     case VS_MAX_POOL:
     case VS_AVG_POOL:
     case VS_MAX_POOL_GRAD:
+    case VS_BILINEAR:
+    case VS_BICUBIC:
         n[0] = d[0] * d[1] * d[2] * d[2];
         break;
     case VS_FFT:
@@ -102,6 +105,7 @@ static void list_inputs(const vs_case *c, int64_t *n) {
     case VS_QR:
     case VS_SVD:
     case VS_EIGH:
+    case VS_SOLVER:
         n[0] = d[0] * d[0];
         break;
     case VS_TRIANGULAR:
@@ -112,6 +116,7 @@ static void list_inputs(const vs_case *c, int64_t *n) {
         n[1] = d[0];
         break;
     case VS_LSTM:
+    case VS_GRU:
         n[0] = d[3] * d[2] * d[1];
         break;
     case VS_RESNET:

@@ -54,6 +54,10 @@ X(BATCH_NORM_GRAD, "batch_norm_grad", 24.0 * IMAGES, 2 * IMAGES, IMAGES, IMAGES)
 X(MAX_POOL, "max_pool", POOLED *d[3] * d[3], IMAGES, POOLED, POOLED)
 X(AVG_POOL, "avg_pool", POOLED *d[3] * d[3], IMAGES, POOLED, POOLED)
 X(MAX_POOL_GRAD, "max_pool_grad", 3.0 * POOLED * d[3] * d[3], IMAGES + POOLED, IMAGES, IMAGES)
+/* d = {batch, channels, size, new size}: by lines, by the cubics of 16 places */
+#define RESIZED (RC * (double)d[3] * (double)d[3])
+X(BILINEAR, "bilinear", 8.0 * RESIZED, IMAGES, RESIZED, RESIZED)
+X(BICUBIC, "bicubic", 40.0 * RESIZED, IMAGES, RESIZED, RESIZED)
 /* d = {rows, length}: complex numbers, as pairs; 5 n log2 n flops, log2 taken as 15 */
 X(FFT, "fft", 5.0 * 15 * RC, 2 * RC, 2 * RC, 2 * RC)
 /* d = {n}: of n x n; checked are L, x, the inverse, the x of as many right sides, |R|, the singular
@@ -77,6 +81,9 @@ X(GPT, "gpt", 3.0 * d[5] * d[1] * (2 * GPT_WEIGHTS + GPT_SCORES), 8 * GPT_WEIGHT
  * steps recorded one by one, or as a loop, in segments where that is not 0 */
 #define CELLS ((double)d[0] * d[2] * d[3] * 8.0 * d[1] * d[1])
 X(LSTM, "lstm", 6.0 * CELLS, 8.0 * N * d[1] * d[1], 8.0 * N * d[1] * d[1], 10)
+X(GRU, "gru", 4.5 * CELLS, 6.0 * N * d[1] * d[1], 6.0 * N * d[1] * d[1], 10)
+/* d = {n, steps}: x <- b + (its four neighbours' sum) / 5 on a torus of n x n, from b */
+X(SOLVER, "solver", 6.0 * N * N * d[1], N *N, N *N, N *N)
 /* ResNet-18 for small images, d = {width, size, batch}, ten classes, SGD with momentum: blocks of
  * width, 2 width, 4 width, 8 width; a convolution makes 9 width^2 size^2 multiply-adds */
 #define CONVOLUTION (2.0 * 9 * RC * RC * d[2])
@@ -102,6 +109,7 @@ X(WARM_START, "warm_start", 0, 0, 0, 0)
 #undef PICKED
 #undef IMAGES
 #undef POOLED
+#undef RESIZED
 #undef CUBE
 #undef CELLS
 #undef CONVOLUTION

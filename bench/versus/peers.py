@@ -452,7 +452,7 @@ class Torch:
         torch = self.torch
         if kind == "gpt":
             return self.gpt(d)
-        if kind in ("lstm", "resnet"):
+        if kind in ("lstm", "gru", "resnet"):
             return self.train(getattr(peers_nets, kind)(torch, array, d))
         f, x = torch.nn.functional, inputs(kind, d)
         if x is None:

@@ -7,9 +7,10 @@ import numpy as np
 LINALG = ("cholesky", "solve", "inv", "triangular", "qr", "svd", "eigh")
 LISTS = ("cumsum", "sort", "argsort", "topk", "unique", "take", "index_add", "embedding_grad",
          "fft") + LINALG
-IMAGES = ("batch_norm", "batch_norm_grad", "max_pool", "avg_pool", "max_pool_grad")
+IMAGES = ("batch_norm", "batch_norm_grad", "max_pool", "avg_pool", "max_pool_grad", "bilinear", "bicubic")
+SOLVERS = ("solver",)
 PIECES = ("stack", "concat_grad", "select_grad", "shared")
-ALL = LISTS + IMAGES + PIECES
+ALL = LISTS + IMAGES + SOLVERS + PIECES
 
 
 def index(n, below):
@@ -39,6 +40,8 @@ def inputs(kind, array, d):
         return [array(0, *d[:2], 2)]
     if kind in LINALG:
         return linalg(kind, array, d[0])
+    if kind in SOLVERS:
+        return [array(0, d[0], d[0])]
     if kind in PIECES:
         return [array(0, *d[:3])] + ([array(1, d[2], d[2])] if kind == "shared" else [])
     if kind in IMAGES:
@@ -48,7 +51,19 @@ def inputs(kind, array, d):
     return [array(0, *d[:2])] + rows + [index(d[2], d[0])]
 
 
+def jacobi(roll, x, b):
+    """A step of play_nets.c's solver."""
+    near = roll(x, -1, 0) + roll(x, 1, 0) + roll(x, -1, 1) + roll(x, 1, 1)
+    return near * np.float32(0.2) + b
+
+
 def numpy_lists(kind, d, x):
+    def solver():
+        y = x[0]
+        for _ in range(d[1]):
+            y = jacobi(np.roll, y, x[0])
+        return y
+
     def topk():
         part = np.partition(x[0], d[1] - d[2], axis=1)[:, d[1] - d[2]:]
         return -np.sort(-part, axis=1)
@@ -62,7 +77,7 @@ def numpy_lists(kind, d, x):
         "argsort": lambda: np.argsort(x[0], axis=-1, kind="stable"), "topk": topk,
         "fft": lambda: np.fft.fft(x[0].view(np.complex64)[..., 0]).view(np.float32),
         "unique": lambda: np.unique(x[0]), "take": lambda: np.take(x[0], x[1], axis=0),
-        "index_add": index_add, "cholesky": lambda: np.linalg.cholesky(x[0]),
+        "index_add": index_add, "solver": solver, "cholesky": lambda: np.linalg.cholesky(x[0]),
         "solve": lambda: np.linalg.solve(x[0], x[1]), "inv": lambda: np.linalg.inv(x[0]),
         "qr": lambda: np.linalg.qr(x[0])[1],
         "svd": lambda: np.linalg.svd(x[0])[1], "eigh": lambda: np.linalg.eigh(x[0])[0],
@@ -83,7 +98,13 @@ def jax_lists(jax, kind, d):
 
     def most(x):
         return pool(x, -jnp.inf, lax.max)
+    def resized(x, method="bilinear"):
+        return jax.image.resize(x, (d[0], d[1], d[3], d[3]), method, antialias=False)
+
+    def solver(b):
+        return lax.fori_loop(0, d[1], lambda _, x: jacobi(jnp.roll, x, b), b)
     return {
+        "bilinear": resized, "solver": solver,
         "cumsum": lambda x: jnp.cumsum(x, axis=d[2]), "sort": lambda x: jnp.sort(x, axis=-1),
         "argsort": lambda x: jnp.argsort(x, axis=-1), "topk": lambda x: lax.top_k(x, d[2])[0],
         "unique": lambda x: jnp.unique(x, size=d[1]), "take": lambda x, i: jnp.take(x, i, axis=0),
@@ -145,6 +166,11 @@ def torch_lists(torch, kind, d, x):
         return torch_pieces(torch, kind, d, x)
     if kind.endswith("_grad"):
         return torch_grads(torch, kind, d, x)
+    def solver():
+        y = x[0]
+        for _ in range(d[1]):
+            y = jacobi(torch.roll, y, x[0])
+        return y
     ids = x[-1].long() if kind in ("take", "index_add") else None
     run = {
         "cumsum": lambda: torch.cumsum(x[0], d[2]), "sort": lambda: torch.sort(x[0], dim=-1)[0],
@@ -154,7 +180,9 @@ def torch_lists(torch, kind, d, x):
         "index_add": lambda: torch.index_add(x[0], 0, ids, x[1]),
         "batch_norm": lambda: f.batch_norm(x[0], None, None, x[1], x[2], training=True, eps=1e-5),
         "max_pool": lambda: f.max_pool2d(x[0], d[3], d[4]),
-        "avg_pool": lambda: f.avg_pool2d(x[0], d[3], d[4]),
+        "avg_pool": lambda: f.avg_pool2d(x[0], d[3], d[4]), "solver": solver,
+        "bilinear": lambda: f.interpolate(x[0], (d[3], d[3]), mode="bilinear"),
+        "bicubic": lambda: f.interpolate(x[0], (d[3], d[3]), mode="bicubic"),
         "cholesky": lambda: torch.linalg.cholesky(x[0]), "solve": lambda: torch.linalg.solve(x[0], x[1]),
         "fft": lambda: torch.view_as_real(torch.fft.fft(torch.view_as_complex(x[0]))),
         "inv": lambda: torch.linalg.inv(x[0]),

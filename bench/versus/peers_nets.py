@@ -1,5 +1,5 @@
-"""peers_nets.py - play_nets.c's networks in PyTorch, with the same weights: an LSTM by PyTorch's own
-module, ResNet-18 for small images. Each function gives a function that takes a step and returns the
+"""peers_nets.py - play_nets.c's networks in PyTorch, with the same weights: LSTM and GRU by PyTorch's own
+modules, ResNet-18 for small images. Each function gives a function that takes a step and returns the
 loss."""
 
 import numpy as np
@@ -20,14 +20,22 @@ class Parameters:
 
 
 def lstm(torch, array, d):
+    return recurrent(torch, array, d, torch.nn.LSTM, 4)
+
+
+def gru(torch, array, d):
+    return recurrent(torch, array, d, torch.nn.GRU, 3)
+
+
+def recurrent(torch, array, d, kind, gates):
     """PyTorch adds two biases, one of which stays 0 here; its gates stand in the same order."""
     layers, width, batch, steps = d[:4]
     make = Parameters(array)
-    net = torch.nn.LSTM(width, width, layers)
+    net = kind(width, width, layers)
     for layer in range(layers):
-        make((width, 4 * width), 6 * width)
-        make((width, 4 * width), 6 * width)
-        make((4 * width,), -1)
+        make((width, gates * width), 6 * width)
+        make((width, gates * width), 6 * width)
+        make((gates * width,), -1)
         w = [torch.from_numpy(np.ascontiguousarray(v.T)) for v in make.list[3 * layer:]]
         with torch.no_grad():
             for name, value in zip(("weight_ih", "weight_hh", "bias_ih"), w):

@@ -68,6 +68,14 @@ static qn_tensor *pool(played *p, const vs_case *c) {
     return qn_grad(qn_sum(qn_square(y), QN_ALL, false), NULL, 1, &x, &g) ? NULL : g;
 }
 
+static qn_tensor *resized(played *p, const vs_case *c) {
+    const int64_t *d = c->d, shape[] = {d[0], d[1], d[2], d[2]}, sizes[] = {d[3], d[3]};
+    qn_interpolate_options o =
+        QN_INTERPOLATE_OPTIONS(.mode = c->kind == VS_BILINEAR ? QN_INTERPOLATE_LINEAR
+                                                              : QN_INTERPOLATE_CUBIC);
+    return qn_interpolate(play_input(p, c, 0, 4, shape), sizes, &o);
+}
+
 /* ---- Fourier transforms, linear algebra ---- */
 
 static qn_tensor *transform(played *p, const vs_case *c) {
@@ -181,6 +189,10 @@ bool play_lists(played *p, const vs_case *c) {
     case VS_AVG_POOL:
     case VS_MAX_POOL_GRAD:
         p->out[0] = pool(p, c);
+        return true;
+    case VS_BILINEAR:
+    case VS_BICUBIC:
+        p->out[0] = resized(p, c);
         return true;
     case VS_FFT:
         p->out[0] = transform(p, c);

@@ -1,6 +1,6 @@
 /* play_nets.c - Quern as a player: networks that are trained, a step a call, its assignments in the
- * static graph. Every player has the same weights, matrices by uniform numbers of the deviation
- * that keeps activations in size, and so the same losses. */
+ * static graph, and a solver's loop. Every player has the same weights, matrices by uniform numbers
+ * of the deviation that keeps activations in size, and so the same losses. */
 #include "play_quern.h"
 
 #include <math.h>
@@ -83,6 +83,20 @@ static qn_tensor *lstm_unrolled(const net *n, const vs_case *c, qn_tensor *x, qn
     return all;
 }
 
+/* As lstm_cells, of gates in the order reset, update, new. */
+static qn_tensor *gru_cells(const net *n, int64_t layers, qn_tensor *in, qn_tensor **h) {
+    for (int64_t l = 0; l < layers; l++) {
+        qn_tensor *const *w = n->w + 3 * l, *x[3], *y[3];
+        if (qn_chunk(qn_add(qn_matmul(in, w[0]), w[2]), 1, 3, x) ||
+            qn_chunk(qn_matmul(h[l], w[1]), 1, 3, y))
+            return NULL;
+        qn_tensor *r = qn_sigmoid(qn_add(x[0], y[0])), *z = qn_sigmoid(qn_add(x[1], y[1]));
+        qn_tensor *new = qn_tanh(qn_fma(r, y[2], x[2]));
+        in = h[l] = qn_fma(z, qn_sub(h[l], new), new);
+    }
+    return in;
+}
+
 /* The same as one loop. */
 static qn_tensor *lstm_loop(const net *n, const vs_case *c, qn_tensor *x, qn_tensor **h,
                             qn_tensor **cell) {
@@ -98,6 +112,47 @@ static qn_tensor *lstm_loop(const net *n, const vs_case *c, qn_tensor *x, qn_ten
     if (out && qn_loop_end(l, 2 * layers, next, 1, &out) == QN_OK) all = qn_loop_output(l, 0);
     qn_loop_free(l);
     return all;
+}
+
+static qn_tensor *gru_loop(const net *n, int layers, qn_tensor *x, qn_tensor **h) {
+    qn_loop *l = qn_loop_begin(n->p->qn, layers, h, 1, &x, NULL);
+    for (int i = 0; i < layers; i++) h[i] = qn_loop_state(l, i);
+    qn_tensor *out = gru_cells(n, layers, qn_loop_slice(l, 0), h), *all = NULL;
+    if (out && qn_loop_end(l, layers, h, 1, &out) == QN_OK) all = qn_loop_output(l, 0);
+    qn_loop_free(l);
+    return all;
+}
+
+/* The loss is the last layer's states' mean square. */
+static void gru(played *p, const vs_case *c) {
+    int64_t layers = c->d[0], width = c->d[1], batch = c->d[2], steps = c->d[3];
+    const int64_t weight[] = {width, 3 * width}, wide = 3 * width, state[] = {batch, width};
+    net n = {.p = p};
+    qn_tensor *x = play_input(p, c, 0, 3, (int64_t[]){steps, batch, width}), *h[LAYERS];
+    if (layers > LAYERS) return;
+    for (int64_t l = 0; l < layers; l++) {
+        parameter(&n, 2, weight, 6 * width);
+        parameter(&n, 2, weight, 6 * width);
+        parameter(&n, 1, &wide, -1);
+        h[l] = qn_full(p->qn, QN_F32, 2, state, 0);
+    }
+    qn_tensor *all = gru_loop(&n, (int)layers, x, h);
+    if (all) descend(&n, qn_mean(qn_square(all), QN_ALL, false), 0.5);
+}
+
+/* Jacobi's iteration as a loop of a kernel a step. */
+static void solver(played *p, const vs_case *c) {
+    qn_tensor *b = play_input(p, c, 0, 2, (int64_t[]){c->d[0], c->d[0]});
+    qn_loop *l = qn_loop_begin(p->qn, 1, &b, 0, NULL, &QN_LOOP_OPTIONS(.trips = c->d[1]));
+    qn_tensor *x = qn_loop_state(l, 0), *sum = NULL;
+    for (int k = 0; k < 4; k++) {
+        qn_tensor *near = qn_roll(x, k / 2, k % 2 ? 1 : -1);
+        sum = sum ? qn_add(sum, near) : near;
+    }
+    x = qn_fma(sum, qn_like(sum, 0.2), b);
+    if (qn_loop_end(l, 1, &x, 0, NULL) == QN_OK) p->out[0] = qn_loop_final(l, 0);
+    p->outputs = 1;
+    qn_loop_free(l);
 }
 
 /* The loss is the last layer's states' mean square. */
@@ -153,6 +208,10 @@ static void resnet(played *p, const vs_case *c) {
 bool play_nets(played *p, const vs_case *c) {
     if (c->kind == VS_LSTM)
         lstm(p, c);
+    else if (c->kind == VS_GRU)
+        gru(p, c);
+    else if (c->kind == VS_SOLVER)
+        solver(p, c);
     else if (c->kind == VS_RESNET)
         resnet(p, c);
     else
