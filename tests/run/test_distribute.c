@@ -1,26 +1,9 @@
 /* test_distribute.c - bodies of several recurrent layers, which become a loop for each: against the
  * same body unrolled, on each device, with gradients, first and second, in both directions; what a
  * later loop takes of an earlier one; which bodies stay one loop; and where states are stacked. */
-#include "device_here.h"
 #include "graph/graph.h"
 #include "graph/loop/loop.h"
-#include "quern_loop.h"
-#include "test.h"
-
-#include <math.h>
-
-static const char *device = "cpu";
-
-static qn_ctx *begin(void) {
-    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = device));
-    if (!qn || qn_error_code(qn)) FAIL("no device %s", device);
-    return qn;
-}
-
-static void end(qn_ctx *qn) {
-    if (qn_error_code(qn)) FAIL("%s: %s", device, qn_error(qn));
-    qn_close(qn);
-}
+#include "loop_values.h"
 
 /* Numbers in [-1, 1), the same in each run. */
 static qn_tensor *numbers(qn_ctx *qn, uint64_t seed, int rank, const int64_t *shape) {
@@ -31,19 +14,6 @@ static qn_tensor *numbers(qn_ctx *qn, uint64_t seed, int rank, const int64_t *sh
     qn_tensor *t = qn_from(qn, QN_F32, rank, shape, data);
     free(data);
     return t;
-}
-
-static double difference(qn_tensor *a, qn_tensor *b) {
-    static float x[1 << 16], y[1 << 16];
-    double most = 0;
-    if (qn_numel(b) != qn_numel(a)) return INFINITY;
-    if (qn_read(a, x, sizeof x) || qn_read(b, y, sizeof y)) return INFINITY;
-    for (int64_t i = 0; i < qn_numel(a); i++) {
-        double d = fabs((double)x[i] - y[i]);
-        if (isnan(d)) return INFINITY;
-        if (d > most) most = d;
-    }
-    return most;
 }
 
 /* ---- layers over each other ------------------------------------------------------------------ */

@@ -2,25 +2,9 @@
  * second, against those of the unrolled one; loops in loops, of no trips, of sizes that vary, of as
  * many trips as data say; captured parameters that are assigned to; static graphs; how often
  * something is compiled. Errors are in test_trips_faults.c. */
-#include "device_here.h"
-#include "quern_loop.h"
-#include "test.h"
-
-#include <math.h>
+#include "loop_values.h"
 
 #define COUNT_OF(a) ((int)(sizeof(a) / sizeof *(a)))
-static const char *device = "cpu";
-
-static qn_ctx *begin(void) {
-    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = device));
-    if (!qn || qn_error_code(qn)) FAIL("no device %s", device);
-    return qn;
-}
-
-static void end(qn_ctx *qn) {
-    if (qn_error_code(qn)) FAIL("%s: %s", device, qn_error(qn));
-    qn_close(qn);
-}
 
 static void on_each_device(void (*test)(void)) {
     device_each(&device, test);
@@ -36,19 +20,6 @@ static qn_tensor *numbers(qn_ctx *qn, uint32_t seed, int rank, const int64_t *sh
         data[i] = (float)((double)(seed >> 8) / (1 << 23) - 1);
     }
     return qn_from(qn, QN_F32, rank, shape, data);
-}
-
-static double difference(qn_tensor *a, qn_tensor *b) {
-    static float x[1 << 18], y[1 << 18];
-    size_t n = (size_t)qn_numel(a);
-    double most = 0;
-    if (qn_numel(b) != qn_numel(a)) FAIL("%d and %d elements", (int)n, (int)qn_numel(b));
-    if (qn_read(a, x, sizeof x) || qn_read(b, y, sizeof y)) return INFINITY;
-    for (size_t i = 0; i < n; i++) {
-        double d = fabs((double)x[i] - y[i]);
-        if (!(d <= most)) most = d;
-    }
-    return most;
 }
 
 static qn_tensor *row(qn_tensor *x, int64_t i) {
