@@ -22,15 +22,16 @@ static inline void end(qn_ctx *qn) {
     qn_close(qn);
 }
 
-/* The largest difference of two elements of f32; infinite where one is NaN, or cannot be read. */
+/* The largest difference of two elements; infinite where one is NaN, or cannot be read. */
 static inline double difference(qn_tensor *a, qn_tensor *b) {
-    static float x[1 << 18], y[1 << 18];
+    static double x[1 << 18], y[1 << 18];
     double most = 0;
+    a = qn_cast(a, QN_F64), b = qn_cast(b, QN_F64);
     if (qn_numel(b) != qn_numel(a))
         FAIL("%lld and %lld elements", (long long)qn_numel(a), (long long)qn_numel(b));
     if (qn_read(a, x, sizeof x) || qn_read(b, y, sizeof y)) return INFINITY;
     for (int64_t i = 0; i < qn_numel(a); i++) {
-        double d = fabs((double)x[i] - y[i]);
+        double d = fabs(x[i] - y[i]);
         if (isnan(d)) return INFINITY;
         if (d > most) most = d;
     }

@@ -174,7 +174,7 @@ static node_id replacement(back *b, uint32_t i) {
         }
     }
     if (b->cut[i]) return add_slice(b, make_stack(b->g, b->loop, n), n);
-    for (int s = 0; s < x->sources; s++) src[s] = b->to[place_of(b, x->src[s])];
+    for (int s = 0; s < node_links(x); s++) src[s] = b->to[place_of(b, x->src[s])];
     return make_again(b->g, x, src);
 }
 
@@ -194,7 +194,7 @@ static uint64_t bytes_of(back *b, uint32_t i, const uint64_t *size) {
     const graph_node *x = node_at(b->g, b->order[i]);
     bool follows = must_be_stacked(b, i);
     if (b->late[i] || !b->need[i]) return 0;
-    for (int s = 0; s < x->sources && !follows; s++) follows = size[place_of(b, x->src[s])] != 0;
+    for (int s = 0; s < node_links(x) && !follows; s++) follows = size[place_of(b, x->src[s])] != 0;
     if (!follows) return 0;
     if (x->op == OP_LIST) return CUT_NEVER;
     uint64_t n = (uint64_t)shape_numel_hi(b->g, x->shape);
@@ -215,7 +215,7 @@ static void choose_stacked(back *b) {
         const graph_node *x = node_at(b->g, b->order[i]);
         given[i] = must_be_stacked(b, i);
         size[i] = bytes_of(b, i, size);
-        for (int s = 0; s < x->sources && b->need[i]; s++) {
+        for (int s = 0; s < node_links(x) && b->need[i]; s++) {
             uint32_t from = place_of(b, x->src[s]);
             if (b->late[i])
                 wanted[from] |= !b->late[from];
@@ -237,7 +237,7 @@ static void mark_needed(back *b, bool stops) {
         const graph_node *x = node_at(b->g, b->order[i]);
         bool ends = stops ? b->cut[i] : !b->late[i] && !is_made_again(b, x);
         if (!b->need[i] || ends) continue;
-        for (int s = 0; s < x->sources; s++) b->need[place_of(b, x->src[s])] = true;
+        for (int s = 0; s < node_links(x); s++) b->need[place_of(b, x->src[s])] = true;
     }
 }
 
@@ -251,7 +251,7 @@ static void open_arguments(back *b) {
     for (uint32_t i = 0; i < b->nodes; i++) {
         const graph_node *x = node_at(g, b->order[i]);
         b->late[i] = x->op == OP_ARGUMENT && argument_kind(x) == ARGUMENT_SEED;
-        for (int s = 0; s < x->sources; s++) b->late[i] |= b->late[place_of(b, x->src[s])];
+        for (int s = 0; s < node_links(x); s++) b->late[i] |= b->late[place_of(b, x->src[s])];
     }
     mark_needed(b, false);
     choose_stacked(b);

@@ -735,7 +735,9 @@ void graph_replace(graph *g, arena *a, const replacing *r); /* a traversal; rais
  * nodes are leaves. No recursion in depth. Until the next traversal, a node of the result has mark
  * - g->mark_base as its place, and all others a mark below mark_base. */
 uint32_t graph_order(graph *g, arena *a, int n, const node_id *roots, node_id **out);
-/* The same, and values that are kept are leaves, too. */
+/* The same, and what their gradients take their way by (node_links). */
+uint32_t graph_order_links(graph *g, arena *a, int n, const node_id *roots, node_id **out);
+/* As graph_order, and values that are kept are leaves, too. */
 uint32_t graph_order_kept(graph *g, arena *a, int n, const node_id *roots, node_id **out);
 /* The same through history; leaves are what is older than `born`. */
 uint32_t graph_order_history(graph *g, arena *a, int n, const node_id *roots, uint32_t born,

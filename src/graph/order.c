@@ -15,6 +15,7 @@ typedef struct order {
     arena *a;
     bool history;  /* go on below realized nodes */
     bool kept;     /* but not below values that are kept */
+    bool links;    /* by all links, too */
     uint32_t born; /* but not below what is older */
     uint32_t base, count, cap, depth, depth_cap;
     node_id *out;
@@ -46,7 +47,7 @@ static void order_walk(order *o) {
         const graph_node *n = &o->g->node[top->node];
         bool leaf =
             o->history ? n->born < o->born : (n->flags & NODE_REALIZED) || (o->kept && n->buffer);
-        uint32_t sources = o->history ? (uint32_t)node_links(n) : n->sources;
+        uint32_t sources = o->history || o->links ? (uint32_t)node_links(n) : n->sources;
         if (!leaf && top->next < sources) {
             node_id source = n->src[top->next++];
             if (!order_seen(o, source)) order_push(o, source);
@@ -86,6 +87,10 @@ static uint32_t order_from(order o, int n, const node_id *roots, node_id **out) 
 
 uint32_t graph_order(graph *g, arena *a, int n, const node_id *roots, node_id **out) {
     return order_from((order){.g = g, .a = a}, n, roots, out);
+}
+
+uint32_t graph_order_links(graph *g, arena *a, int n, const node_id *roots, node_id **out) {
+    return order_from((order){.g = g, .a = a, .links = true}, n, roots, out);
 }
 
 uint32_t graph_order_kept(graph *g, arena *a, int n, const node_id *roots, node_id **out) {

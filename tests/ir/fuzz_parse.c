@@ -10,6 +10,7 @@
  * sanitizer, says that it found something, or has not ended after some seconds is a finding. Its
  * input is made smaller as long as it still does that, and printed with its seed. */
 #include "fuzz_mutate.h"
+#include "soak_line.h"
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -173,17 +174,12 @@ static int run_and_tell(int kind, uint64_t first, uint64_t count, const char *ta
     fuzz_counts c = {0};
     double start = spent();
     int found = run_kind(kind, first, count, &c);
-    char line[200];
-    snprintf(line, sizeof line,
-             "%-11s seeds %llu to %llu: %llu inputs, %llu accepted, %llu schedule lines, %llu "
-             "compared, %d findings",
-             fuzz_kinds[kind].name, (unsigned long long)first,
-             (unsigned long long)(first + count - 1), (unsigned long long)c.inputs,
-             (unsigned long long)c.accepted, (unsigned long long)c.lines,
-             (unsigned long long)c.compared, found);
-    printf("%s, %.1f s of processor time\n", line, spent() - start);
+    const soak_counts all = {(int64_t)c.inputs, (int64_t)c.accepted, (int64_t)c.lines,
+                             (int64_t)c.compared, found};
+    soak_line(stdout, fuzz_kinds[kind].name, first, first + count - 1, all);
+    printf("%.1f s of processor time\n", spent() - start);
     FILE *f = tally ? fopen(tally, "a") : NULL;
-    if (f) fprintf(f, "%s\n", line);
+    if (f) soak_line(f, fuzz_kinds[kind].name, first, first + count - 1, all);
     if (f && fclose(f)) printf("%s cannot be written\n", tally);
     return found;
 }

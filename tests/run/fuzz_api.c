@@ -15,6 +15,7 @@
 #include "base/base.h"
 
 #include "api.h"
+#include "soak_line.h"
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -685,9 +686,7 @@ int main(int argc, char **argv) {
     }
     unlink(saved);
     qn_close(warm);
-    printf("api         seeds %llu to %llu: %lld calls, 0 accepted, 0 schedule lines, 0 compared, "
-           "%d findings\n",
-           (unsigned long long)first, (unsigned long long)seed_now - 1, (long long)calls_made,
-           findings);
+    soak_line(stdout, "api", first, seed_now - 1,
+              (soak_counts){.inputs = calls_made, .findings = findings});
     return test_end();
 }

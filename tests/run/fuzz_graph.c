@@ -24,6 +24,7 @@
 #include "device_here.h"
 #include "interp_device.h"
 #include "random_program.h"
+#include "soak_line.h"
 
 /* ---- running ------------------------------------------------------------------------------- */
 
@@ -242,11 +243,8 @@ static void say_what_was_run(const fuzzer *f, uint64_t seed, double seconds) {
                (long long)f->vague);
     if (f->refused) printf("%lld of them suit no variable\n", (long long)f->refused);
     if (f->group < 0) return;
-    printf("%s: seeds %llu to %llu: %lld graphs, %lld accepted, %lld gradients, %lld compared, "
-           "%lld findings\n",
-           groups[f->group].name, (unsigned long long)seed,
-           (unsigned long long)(seed + (uint64_t)f->graphs - 1), (long long)f->graphs,
-           (long long)compared, (long long)f->slopes, (long long)compared, (long long)f->failed);
+    soak_line(stdout, groups[f->group].name, seed, seed + (uint64_t)f->graphs - 1,
+              (soak_counts){f->graphs, compared, f->slopes, compared, f->failed});
 }
 
 static int count_only(fuzzer *f, uint64_t seed, int64_t graphs) {

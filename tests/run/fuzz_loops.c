@@ -14,6 +14,7 @@
 #include "count_rows.h"
 #include "device_here.h"
 #include "random_loop.h"
+#include "soak_line.h"
 
 #include <signal.h>
 
@@ -684,11 +685,8 @@ static void say_what_was_run(const fuzzer *f, uint64_t seed, double seconds) {
     printf("%lld programs in %.1f s, seeds from %llu; %lld had a condition at its limit\n",
            (long long)f->programs, seconds, (unsigned long long)seed, (long long)f->vague);
     if (f->group < 0) return;
-    printf("%s: seeds %llu to %llu: %lld programs, %lld accepted, %lld gradients, %lld compared, "
-           "%lld findings\n",
-           groups[f->group].name, (unsigned long long)seed,
-           (unsigned long long)(seed + (uint64_t)f->programs - 1), (long long)f->programs,
-           (long long)compared, (long long)f->slopes, (long long)compared, (long long)f->failed);
+    soak_line(stdout, groups[f->group].name, seed, seed + (uint64_t)f->programs - 1,
+              (soak_counts){f->programs, compared, f->slopes, compared, f->failed});
 }
 
 int main(int argc, char **argv) {

@@ -93,7 +93,7 @@ static void look(closing *c, uint32_t i) {
         follows = is_state(c, c->order[i])   ? FOLLOWS_STATE
                   : is_slice(c, c->order[i]) ? FOLLOWS_SLICE
                                              : 0;
-    for (int s = 0; s < x->sources && !memory; s++) {
+    for (int s = 0; s < node_links(x) && !memory; s++) {
         uint32_t from = place_of(c, x->src[s]);
         follows |= c->follows[from];
         small &= c->small[from];
@@ -168,7 +168,7 @@ static void want(closing *c) {
             c->inside[i] = c->stacked[i] = true;
         if (!c->inside[i] || c->hoisted[i] || node_is_memory(x)) continue;
         bool inside = c->follows[i] || c->small[i] || stays(x);
-        for (int s = 0; s < x->sources && inside; s++) c->inside[place_of(c, x->src[s])] = true;
+        for (int s = 0; s < node_links(x) && inside; s++) c->inside[place_of(c, x->src[s])] = true;
     }
 }
 
@@ -202,7 +202,7 @@ static node_id close_node(closing *c, uint32_t i) {
     if (c->hoisted[i]) return add_sequence(c, i, c->batched[i]);
     if (!c->follows[i] && !c->small[i] && !stays(x)) return capture(c, n);
     if (!c->follows[i] && x->sources) x->passed = 1;
-    for (int s = 0; s < x->sources; s++) src[s] = c->closed[place_of(c, x->src[s])];
+    for (int s = 0; s < node_links(x); s++) src[s] = c->closed[place_of(c, x->src[s])];
     return make_again(c->g, x, src);
 }
 
@@ -267,7 +267,7 @@ static node_id sum_of(closing *c, uint32_t root) {
 /* `x` with other values of the states, where it follows them. Its marks are a traversal's. */
 static node_id replaced(closing *c, node_id x, const node_id *state) {
     node_id *order, src[3];
-    uint32_t nodes = graph_order(c->g, c->a, 1, &x, &order);
+    uint32_t nodes = graph_order_links(c->g, c->a, 1, &x, &order);
     node_id *to = arena_alloc(c->a, (nodes + 1) * sizeof *to);
     for (uint32_t i = 0; i < nodes; i++) node_at(c->g, order[i])->mark = i;
     for (uint32_t i = 0; i < nodes; i++) {
@@ -275,7 +275,7 @@ static node_id replaced(closing *c, node_id x, const node_id *state) {
         uint32_t number = among(c->r->states, c->r->state, order[i]);
         to[i] = number != UINT32_MAX ? state[number] : order[i];
         if (node_is_memory(n)) continue;
-        for (int s = 0; s < n->sources; s++) src[s] = to[node_at(c->g, n->src[s])->mark];
+        for (int s = 0; s < node_links(n); s++) src[s] = to[node_at(c->g, n->src[s])->mark];
         to[i] = make_again(c->g, n, src);
     }
     return to[nodes - 1];
@@ -290,7 +290,7 @@ static void find_nexts(closing *c) {
 
 /* Is output i made for all trips at once, behind or before the loop? */
 static bool is_apart(const closing *c, uint32_t i) {
-    return c->r->apart && c->exact && c->able[i];
+    return c->r->apart && c->able[i];
 }
 
 static void find_wanted(closing *c) {
@@ -347,7 +347,7 @@ void loop_close_whole(graph *g, arena *a, loop_record *r) {
     node_id *root = arena_alloc(a, (roots + 1) * sizeof *root);
     for (uint32_t i = 0; i < c.nexts; i++) root[i] = c.next_root[i];
     for (uint32_t i = 0; i < r->outs; i++) root[c.nexts + i] = r->out[i];
-    c.nodes = graph_order(g, a, (int)roots, root, &c.order);
+    c.nodes = graph_order_links(g, a, (int)roots, root, &c.order);
     open_arrays(&c);
     for (uint32_t i = 0; i < c.nodes; i++) look(&c, i);
     find_wanted(&c);

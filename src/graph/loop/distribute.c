@@ -28,13 +28,12 @@ typedef struct distribution {
     loop_record *r;
     uint32_t nodes, words, levels; /* words: of a set of states */
     node_id *order;
-    uint32_t (*src)[3]; /* sources, by place, for marks are lost: */
-    uint32_t *state, *next,
-        *out;               /* and of what was recorded; NOWHERE: an argument that is not used */
-    uint64_t *reach, *used; /* the states that a node follows; whose next values follow it */
-    bool *slices;           /* it follows slices; states are in reach */
-    bool *cheap;            /* of slices alone, and as well made twice as stacked */
-    bool *splits;           /* a product that begins a level */
+    uint32_t (*src)[3];           /* sources, by place, for marks are lost */
+    uint32_t *state, *next, *out; /* places of what was recorded; NOWHERE: not used */
+    uint64_t *reach, *used;       /* the states that a node follows; whose next values follow it */
+    bool *slices;                 /* it follows slices; states are in reach */
+    bool *cheap;                  /* of slices alone, and as well made twice as stacked */
+    bool *splits;                 /* a product that begins a level */
     uint32_t *level;
     bool *late;   /* follows a state of its own level */
     bool *cut;    /* is stacked for a later level */
@@ -50,7 +49,7 @@ static const graph_node *node_of(const distribution *d, uint32_t i) {
 
 static int sources_of(const distribution *d, uint32_t i) {
     const graph_node *x = node_of(d, i);
-    return node_is_memory(x) ? 0 : x->sources;
+    return node_is_memory(x) ? 0 : node_links(x);
 }
 
 static uint64_t *states_of(uint64_t *sets, const distribution *d, uint32_t i) {
@@ -431,7 +430,7 @@ bool loop_distribute(graph *g, arena *a, loop_record *r) {
     node_id *root = ids(&d);
     memcpy(root, r->next, r->states * sizeof *root);
     memcpy(root + r->states, r->out, r->outs * sizeof *root);
-    d.nodes = graph_order(g, a, (int)(r->states + r->outs), root, &d.order);
+    d.nodes = graph_order_links(g, a, (int)(r->states + r->outs), root, &d.order);
     record(&d);
     if (!find_products(&d) || !drop_cycles(&d)) return false;
     find_levels(&d);

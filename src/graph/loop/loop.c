@@ -125,11 +125,10 @@ int node_result(const graph *g, const graph_node *n, uint32_t *number) {
 node_id make_again(graph *g, const graph_node *x, const node_id *src) {
     const graph_node n = *x; /* nodes move when one is made */
     bool same = true;
-    for (int i = 0; i < n.sources; i++) same &= src[i] == n.src[i];
+    for (int i = 0; i < node_links(&n); i++) same &= src[i] == n.src[i];
     if (same) return (node_id)(x - g->node);
-    if (node_links(&n) > n.sources)
-        raise_error(g->ctx, QN_EGRAPH,
-                    "loop: a checkpoint or a gradient that was given in a loop's body");
+    if (n.op == OP_STAND_IN && n.src[1]) return node_stand_in(g, src[0], src[1]);
+    if (n.op == OP_CUSTOM && n.src[1]) return node_custom(g, src[0], src[1], n.src[2] ? src[2] : 0);
     const node_form form = {n.op, (qn_dtype)n.dtype, n.shape, n.attr, n.bits};
     if (n.op == OP_LOOP || n.op == OP_RESULT) return node_make_loop(g, form, src[0], node_body(&n));
     return node_make(g, form, n.sources, src);
