@@ -135,6 +135,28 @@ static inline qn_tensor *squared(qn_tensor *x) {
     return qn_matmul(scaled(x, 1.0 / (double)qn_dim(x, 0)), x);
 }
 
+/* Those whose gradients go a way of their own. */
+static inline qn_tensor *plus(qn_tensor *x) {
+    return scaled(qn_softplus(x), 0.75);
+}
+/* Itself, with half of its gradient, and more where it is large. */
+static inline qn_tensor *given(qn_tensor *x) {
+    qn_tensor *seed = qn_placeholder(x), *out = NULL;
+    qn_tensor *slope = qn_mul(seed, qn_add(qn_square(x), qn_weak(x, 0.5)));
+    qn_custom_gradient(1, &x, &seed, 1, &x, &slope, &out);
+    return out;
+}
+static inline qn_tensor *again(qn_tensor *x) {
+    qn_tensor *y = qn_tanh(sine(x)), *out = NULL;
+    qn_checkpoint(1, &y, 1, &x, &out);
+    return out;
+}
+static inline qn_tensor *product_again(qn_tensor *x) {
+    qn_tensor *y = qn_tanh(squared(sine(x))), *out = NULL;
+    qn_checkpoint(1, &y, 1, &x, &out);
+    return out;
+}
+
 static inline qn_tensor *mean_of_both(qn_tensor *x, qn_tensor *y) {
     return halved(qn_add(x, y));
 }
@@ -184,7 +206,12 @@ static const unary_row unary_rows[] = {{"neg", qn_neg, 0, 0, 0, 0},
                                        {"means", means, 1, 1, 1, 0},
                                        {"running", running, 1, 1, 1, 0},
                                        {"weights", weights, 1, 1, 1, 0},
-                                       {"squared", squared, 1, 1, 1, 0}};
+                                       {"squared", squared, 1, 1, 1, 0},
+                                       {"plus", plus, 0, 1, 0, 1},
+                                       {"mish", qn_mish, 0, 1, 0, 1},
+                                       {"given", given, 0, 1, 0, 0},
+                                       {"again", again, 0, 1, 0, 1},
+                                       {"product_again", product_again, 1, 1, 1, 1}};
 typedef struct binary_row {
     const char *name;
     qn_tensor *(*make)(qn_tensor *x, qn_tensor *y);
