@@ -1,5 +1,5 @@
-/* keyed.h - the public functions that draw numbers, which are those that take a key: what lists them
- * by hand is to have all. */
+/* keyed.h - the public functions that draw numbers, which are those that take a key: what lists
+ * them by hand is to have all. */
 #ifndef KEYED_H
 #define KEYED_H
 

@@ -15,7 +15,7 @@ plain=$2
 tally=${SOAK_TALLY:-tests/soak.tally}
 end=$(($(date +%s) + ${SOAK_SECONDS:-600}))
 export ASAN_OPTIONS="quarantine_size_mb=16:malloc_context_size=4${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
-syms="src/sym/*.c src/sym/*.h src/graph/scalar.c src/graph/types/dtype.c"
+syms="src/sym/*.c src/sym/*.h src/graph/types/scalar.c src/graph/types/dtype.c"
 text="src/ir/text/parse.c src/ir/text/text.c src/ir/tree.c src/ir/check.c src/ir/bulk.c src/ir/bounds.c
     src/ir/stored.c src/ir/depend.c src/ir/workgroup.c src/ir/ir.h $syms"
 # The command is no part of the library, which is all that the calls reach.
