@@ -146,6 +146,24 @@ static inline qn_tensor *given(qn_tensor *x) {
     qn_custom_gradient(1, &x, &seed, 1, &x, &slope, &out);
     return out;
 }
+/* Twice the gradient, and by the sums of its rows: what comes to it, and nothing of the trip. */
+static inline qn_tensor *given_alone(qn_tensor *x) {
+    qn_tensor *seed = qn_placeholder(x), *out = NULL;
+    qn_tensor *slope = qn_add(qn_add(seed, seed), qn_expand_as(qn_sum(seed, 1, true), x));
+    slope = scaled(slope, 0.25);
+    qn_custom_gradient(1, &x, &seed, 1, &x, &slope, &out);
+    return out;
+}
+/* Of two results whose gradients meet, by a product with what the trip has, in a checkpoint. */
+static inline qn_tensor *given_together(qn_tensor *x) {
+    qn_tensor *y[2] = {qn_sin(x), squared(x)}, *seed[2], *out[2] = {NULL, NULL};
+    for (int k = 0; k < 2; k++) seed[k] = qn_placeholder(y[k]);
+    qn_tensor *both = halved(qn_add(seed[0], qn_mul(seed[1], x)));
+    qn_tensor *in[2] = {both, x}, *slope = qn_matmul(both, scaled(x, 1.0 / (double)qn_dim(x, 0)));
+    qn_checkpoint(1, &slope, 2, in, &slope);
+    qn_custom_gradient(2, y, seed, 1, &x, &slope, out);
+    return halved(qn_add(out[0], out[1]));
+}
 static inline qn_tensor *again(qn_tensor *x) {
     qn_tensor *y = qn_tanh(sine(x)), *out = NULL;
     qn_checkpoint(1, &y, 1, &x, &out);
@@ -210,6 +228,8 @@ static const unary_row unary_rows[] = {{"neg", qn_neg, 0, 0, 0, 0},
                                        {"plus", plus, 0, 1, 0, 1},
                                        {"mish", qn_mish, 0, 1, 0, 1},
                                        {"given", given, 0, 1, 0, 0},
+                                       {"given_alone", given_alone, 1, 1, 1, 0},
+                                       {"given_together", given_together, 1, 1, 1, 1},
                                        {"again", again, 0, 1, 0, 1},
                                        {"product_again", product_again, 1, 1, 1, 1}};
 typedef struct binary_row {

@@ -37,7 +37,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from . import _core, autograd, loops
+from . import _core, autograd
 from . import kernel_index as ki
 from ._core import Tensor
 from .jit import NAIVE, Wrapping
@@ -295,8 +295,8 @@ class Kernel(Wrapping):
         if getattr(local, "plain", False):
             return self.f(*args, **keywords)
         run = self.py_tensors if NAIVE else self.run
-        none = loops.Body.open or _core.is_no_grad() or getattr(local, "level", 0) >= LEVELS
-        if self.slope is None or none:  # as qn_custom_call has it: in a loop's body there is none
+        none = _core.is_no_grad() or getattr(local, "level", 0) >= LEVELS
+        if self.slope is None or none:  # as qn_custom_call has it
             return run(*args, **keywords)
         arguments = self.source().bind(args, keywords)
         both = autograd.custom_gradient(lambda *a: run(**dict(zip(arguments, a))))

@@ -252,9 +252,8 @@ static qn_code call_in_scope(calling *c) {
     if (!scope) return c->qn->code;
     guarded(c->qn, call_nodes, c);
     qn_code code = c->made == n ? QN_OK : c->qn->code;
-    /* Where none can stand, and where gradients would call each other without end, there is none:
-     * grad/calls.c refuses. */
-    bool none = c->qn->graph->loop || c->qn->graph->slopes >= CUSTOM_LEVELS;
+    /* Where gradients would call each other without end there is none: grad/calls.c refuses. */
+    bool none = c->qn->graph->slopes >= CUSTOM_LEVELS;
     if (code == QN_OK && c->k->o.gradient && !none) code = add_gradient(c);
     for (int i = 0; code == QN_OK && i < n; i++) qn_keep(c->result[i]);
     qn_scope_end(c->qn, scope);

@@ -16,8 +16,8 @@ static void call_rule_sort(grad *c, node_id n, node_id g) {
     grad_add(c, n, 0, make_scatter(c->g, zeros, index, g, axis, MONOID_SUM));
 }
 
-/* Where one was given it stands in front of the call (grad/custom.c), but for bodies of loops and
- * deep in other kernels' gradients. */
+/* Where one was given it stands in front of the call (grad/custom.c), but deep in other kernels'
+ * gradients. */
 void call_rule_custom(grad *c, node_id n, node_id g) {
     call_attr call = node_call(c->g, node_at(c->g, n));
     const char *name = routine_name(c->g, &call);
@@ -25,8 +25,7 @@ void call_rule_custom(grad *c, node_id n, node_id g) {
     if (!custom_of(c->g, &call)->o.gradient)
         raise_error(c->g->ctx, QN_EGRAPH, "%s: no gradient was given of this kernel", name);
     raise_error(c->g->ctx, QN_EGRAPH,
-                "%s: no gradient of a kernel that is called in a loop's body, or %d levels deep in "
-                "gradients of kernels",
+                "%s: no gradient of a kernel that is called %d levels deep in gradients of kernels",
                 name, CUSTOM_LEVELS);
 }
 

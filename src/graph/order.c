@@ -1,8 +1,9 @@
 /* order.c - the nodes below some roots, sources before users.
  *
  * A depth-first walk with a stack of its own, so that a graph may be as deep as memory allows. The
- * order depends only on the roots and on each node's sources, never on ids: the same computation
- * recorded twice is walked alike, which is what plans are found again by. */
+ * order depends only on the roots and on each node's sources, or links where those are asked for,
+ * never on ids: the same computation recorded twice is walked alike, which is what plans are found
+ * again by. */
 #include "graph/graph.h"
 
 typedef struct order_entry {

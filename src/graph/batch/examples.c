@@ -117,8 +117,7 @@ static node_id batch_MARK(batch_walk *w, uint32_t place) {
                     "vmap: a value that follows an example was assigned to a tensor in the body");
     for (int i = 0; i < node_links(&x); i++) src[i] = with_axis(w, x.src[i]);
     if (x.op == OP_APART) return make_apart(g, src[0]);
-    if (x.op == OP_STAND_IN && src[1]) return node_stand_in(g, src[0], src[1]);
-    if (x.op == OP_CUSTOM && src[1]) return node_custom(g, src[0], src[1], src[2]);
+    if (src[1]) return make_again(g, node_of(w, place), src);
     return node_make(
         g,
         (node_form){x.op, (qn_dtype)x.dtype, stacked_shape(g, w->count, x.shape), x.attr, x.bits},

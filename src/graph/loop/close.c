@@ -12,6 +12,11 @@
  *     at once, as one product outside, whose result is one more sequence (`hoisted`). It is what
  *     makes x @ w of a recurrent network a single product.
  *   - Everything else is made again on arguments that are counted by kind, and is the closed body.
+ *     So is what is made of what comes to a gradient that is given (given.c): it has a value on the
+ *     way back alone.
+ *
+ * What gradients take their way by is looked at as sources are, but no product is hoisted for it:
+ * that would compute what none may ask for.
  *
  * A result may be the sum over all trips, a weight's gradient. A sum of products is then taken of
  * all trips at once, behind the loop, over operands that are stacked: one contraction, and not one
@@ -20,7 +25,7 @@
 #include "graph/graph.h"
 #include "graph/loop/loop.h"
 
-enum { FOLLOWS_STATE = 1, FOLLOWS_SLICE = 2 };
+enum { FOLLOWS_STATE = 1, FOLLOWS_SLICE = 2, FOLLOWS_GIVEN = 4 };
 
 typedef struct closing {
     graph *g;
@@ -30,6 +35,8 @@ typedef struct closing {
     uint32_t nodes; /* what was recorded, by place: */
     node_id *order;
     uint8_t *follows;
+    loop_given given;
+    bool *valued;  /* a value that is asked for is made of it */
     bool *small;   /* made of places and constants by element, or of what is a branch's */
     bool *able;    /* can be had for all trips at once, of slices and what is the same */
     bool *hoisted; /* its value for all trips is a sequence */
@@ -88,25 +95,26 @@ static void look(closing *c, uint32_t i) {
     bool small = !memory && (x->op == OP_CONST || x->op == OP_IOTA || class_ == CLASS_ELEM ||
                              class_ == CLASS_MOVE);
     bool able = leaf || batch_takes(c->g, x);
-    uint8_t follows = 0;
+    uint8_t follows = c->given.follows[i] ? FOLLOWS_GIVEN : 0;
     if (x->op == OP_ARGUMENT)
-        follows = is_state(c, c->order[i])   ? FOLLOWS_STATE
-                  : is_slice(c, c->order[i]) ? FOLLOWS_SLICE
-                                             : 0;
+        follows |= is_state(c, c->order[i])   ? FOLLOWS_STATE
+                   : is_slice(c, c->order[i]) ? FOLLOWS_SLICE
+                                              : 0;
     for (int s = 0; s < node_links(x) && !memory; s++) {
         uint32_t from = place_of(c, x->src[s]);
-        follows |= c->follows[from];
+        follows |= c->follows[from] & ~FOLLOWS_GIVEN; /* that is each node's own */
         small &= c->small[from];
         able &= c->able[from] || !c->follows[from];
     }
     small &= !may_be_variable(c, x);
     small |= !memory && c->r->born && x->born > c->r->born;
-    able &= !(follows & FOLLOWS_STATE) && node_rank(c->g, c->order[i]) < QN_MAX_RANK;
+    able &=
+        !(follows & (FOLLOWS_STATE | FOLLOWS_GIVEN)) && node_rank(c->g, c->order[i]) < QN_MAX_RANK;
     c->follows[i] = follows;
     c->small[i] = small;
     c->able[i] = able;
-    c->hoisted[i] =
-        c->exact && !c->r->attr.frugal && able && follows == FOLLOWS_SLICE && is_weighed(c, x);
+    c->hoisted[i] = c->exact && !c->r->attr.frugal && c->valued[i] && able &&
+                    follows == FOLLOWS_SLICE && is_weighed(c, x);
 }
 
 /* ---- what is wanted -------------------------------------------------------------------------- */
@@ -310,7 +318,8 @@ static void find_wanted(closing *c) {
 
 static void open_arrays(closing *c) {
     size_t n = (size_t)c->nodes + 1;
-    bool **flag[] = {&c->small, &c->able, &c->hoisted, &c->inside, &c->stacked, &c->whole};
+    bool **flag[] = {&c->valued, &c->small,   &c->able, &c->hoisted,
+                     &c->inside, &c->stacked, &c->whole};
     for (size_t i = 0; i < sizeof flag / sizeof *flag; i++) *flag[i] = arena_zeroed(c->a, n);
     c->follows = arena_zeroed(c->a, n);
     c->closed = arena_zeroed(c->a, n * sizeof *c->closed);
@@ -339,6 +348,15 @@ static void make_it(closing *c, node_id first_test) {
         make_loop(g, &r->attr, make_list(g, c->a, inputs, in), make_list(g, c->a, c->nexts, next));
 }
 
+static void find_valued(closing *c, uint32_t roots, const node_id *root) {
+    for (uint32_t i = 0; i < roots; i++) c->valued[place_of(c, root[i])] = true;
+    for (uint32_t i = c->nodes; i-- > 0;) {
+        const graph_node *x = node_at(c->g, c->order[i]);
+        if (!c->valued[i] || node_is_memory(x)) continue;
+        for (int s = 0; s < x->sources; s++) c->valued[place_of(c, x->src[s])] = true;
+    }
+}
+
 void loop_close_whole(graph *g, arena *a, loop_record *r) {
     closing c = {.g = g, .a = a, .r = r, .exact = !r->limit && !r->test};
     node_id first_test = r->test ? replaced(&c, r->test, r->init) : 0;
@@ -349,6 +367,8 @@ void loop_close_whole(graph *g, arena *a, loop_record *r) {
     for (uint32_t i = 0; i < r->outs; i++) root[c.nexts + i] = r->out[i];
     c.nodes = graph_order_links(g, a, (int)roots, root, &c.order);
     open_arrays(&c);
+    c.given = loop_find_given(g, a, c.nodes, c.order);
+    find_valued(&c, roots, root);
     for (uint32_t i = 0; i < c.nodes; i++) look(&c, i);
     find_wanted(&c);
     for (uint32_t i = 0; i < c.nodes; i++) {

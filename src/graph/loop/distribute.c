@@ -28,7 +28,7 @@ typedef struct distribution {
     loop_record *r;
     uint32_t nodes, words, levels; /* words: of a set of states */
     node_id *order;
-    uint32_t (*src)[3];           /* sources, by place, for marks are lost */
+    uint32_t (*src)[3];           /* sources and links, by place, for marks are lost */
     uint32_t *state, *next, *out; /* places of what was recorded; NOWHERE: not used */
     uint64_t *reach, *used;       /* the states that a node follows; whose next values follow it */
     bool *slices;                 /* it follows slices; states are in reach */
@@ -129,7 +129,8 @@ static void record(distribution *d) {
         if (slice[s] != NOWHERE) d->slices[slice[s]] = true;
 }
 
-/* Are there products that follow a state and are weighed? */
+/* Are there products that follow a state and are weighed? No: where a gradient is given of what is
+ * another each trip, for what comes to it is of no level (given.c). */
 static bool find_products(distribution *d) {
     bool any = false;
     for (uint32_t i = 0; i < d->nodes; i++) {
@@ -137,6 +138,7 @@ static bool find_products(distribution *d) {
             add(states_of(d->reach, d, i), states_of(d->reach, d, d->src[i][s]), d->words);
             d->slices[i] |= d->slices[d->src[i][s]];
         }
+        if (node_of(d, i)->op == OP_CUSTOM && !is_same(d, i)) return false;
         d->cheap[i] = is_cheap(d, i);
         d->splits[i] = follows_state(d, i) && is_weighed(d, i);
         any |= d->splits[i];

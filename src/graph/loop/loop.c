@@ -3,7 +3,7 @@
  * A body is recorded once, on ARGUMENTs: leaves that have a value in each trip only. Closed, it is
  * made of nothing but arguments and constants, all numbered by what they are to the loop. So two
  * recordings of the same body are the same nodes, by hash-consing, and loops of equal bodies over
- * equal sources are one loop.
+ * equal sources are one loop. Checkpoints and gradients that are given are new nodes each time.
  *
  *     LIST    s0, x, w                   first states, sequences, what is captured
  *     LOOP    of the list; keeps the list of the states behind a trip
@@ -128,7 +128,7 @@ node_id make_again(graph *g, const graph_node *x, const node_id *src) {
     for (int i = 0; i < node_links(&n); i++) same &= src[i] == n.src[i];
     if (same) return (node_id)(x - g->node);
     if (n.op == OP_STAND_IN && n.src[1]) return node_stand_in(g, src[0], src[1]);
-    if (n.op == OP_CUSTOM && n.src[1]) return node_custom(g, src[0], src[1], n.src[2] ? src[2] : 0);
+    if (n.op == OP_CUSTOM && n.src[1]) return node_custom(g, src[0], src[1], src[2]);
     const node_form form = {n.op, (qn_dtype)n.dtype, n.shape, n.attr, n.bits};
     if (n.op == OP_LOOP || n.op == OP_RESULT) return node_make_loop(g, form, src[0], node_body(&n));
     return node_make(g, form, n.sources, src);

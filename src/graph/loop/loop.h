@@ -79,6 +79,15 @@ typedef struct loop_record {
 void loop_close(graph *g, arena *a, loop_record *r);       /* raises */
 void loop_close_whole(graph *g, arena *a, loop_record *r); /* as one loop; raises */
 
+/* ---- loop/given.c: gradients that are given in a body ---------------------------------------- */
+
+/* By place in the traversal before: what is made of what will have come to the results of one, and
+ * those results. */
+typedef struct loop_given {
+    bool *follows, *results;
+} loop_given;
+loop_given loop_find_given(const graph *g, arena *a, uint32_t nodes, const node_id *order);
+
 /* ---- loop/distribute.c: a record as several loops, one after the other ----------------------- */
 
 /* false: there is nothing to gain. */

@@ -35,8 +35,6 @@ static node_id made_anew(const replace *w, node_id id) {
         same &= src[i] == x.src[i];
     }
     if (same || version) return id;
-    if (x.op == OP_STAND_IN && src[1]) return node_stand_in(g, src[0], src[1]);
-    if (x.op == OP_CUSTOM && src[1]) return node_custom(g, src[0], src[1], src[2]);
     return make_again(g, &x, src);
 }
 
