@@ -7,6 +7,25 @@ import quern as qn
 W = qn.tensor([[0.5, -0.25], [0.125, 1.0]])
 
 
+@qn.custom_gradient
+def clipped(x):
+    return x * 2
+
+
+clipped.gradient(lambda g, y, x: g.clip(-0.25, 0.25))
+
+
+@qn.kernel
+def cube(x):
+    y = qn.kernel.empty_like(x)
+    for i in range(x.shape[0]):
+        y[i] = x[i] ** 3
+    return y
+
+
+cube.gradient(lambda g, y, x: 3 * x * x * g)
+
+
 class Loops(unittest.TestCase):
     def near(self, found, wanted, places=5):
         for a, b in zip(qn.tree.leaves(found), qn.tree.leaves(wanted), strict=True):
@@ -55,6 +74,15 @@ class Loops(unittest.TestCase):
                 last, out = self.unrolled(step, h, xs)
                 return (last * 3).sum() + (out * out).sum()
             self.near(qn.grad(f, (0, 1))(h, xs), qn.grad(g, (0, 1))(h, xs))
+
+    def test_gradients_that_are_given_pass_a_scan(self):
+        h, xs = qn.tensor([0.5, -1.0]), qn.randn(qn.key(2), (4, 2))
+        for f in (clipped, cube, lambda x: qn.checkpoint(lambda x: qn.tanh(x @ W))(x)):
+            def step(h, x):
+                h = f(h) * 0.75 + x
+                return h, h
+            self.near(qn.grad(lambda h, xs: qn.scan(step, h, xs)[0].sum(), (0, 1))(h, xs),
+                      qn.grad(lambda h, xs: self.unrolled(step, h, xs)[0].sum(), (0, 1))(h, xs))
 
     def test_backward_reaches_what_a_body_uses(self):
         w = qn.tensor([2.0, 3.0], requires_grad=True)
