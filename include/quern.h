@@ -406,8 +406,9 @@ QN_API qn_tensor *qn_placeholder(qn_tensor *y);
  * is with the gradients of the out[k] in their places, and goes no other way. NULL in `slopes`:
  * nothing. It need not be the derivative of anything, nor linear, and is differentiated again by
  * what it is made of. Nothing is called later, and nothing computed that no gradient asks for but
- * what a loop's body reads from around it. In a loop with checkpoints, second gradients of a slope
- * that is not linear are made of parts of what comes to it, for its values are computed twice.
+ * what a loop's body reads from around it. In a loop with checkpoints values are computed twice: of
+ * a slope there that is not linear, gradients of gradients are made of parts of what comes to it.
+ * What is the same in each trip of a loop is given its gradient once, of the sum over all trips.
  * QN_EARG where a placeholder is none, QN_ESHAPE and QN_EDTYPE where a slope does not fit. */
 QN_API qn_code qn_custom_gradient(int n, qn_tensor *const *ys, qn_tensor *const *placeholders,
                                   int m, qn_tensor *const *xs, qn_tensor *const *slopes,

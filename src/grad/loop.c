@@ -9,10 +9,10 @@
  *     cannot be made again but at their price. Those are stacked, or what is made of them by
  *     element if that is less memory: of two products that are added the sum (cut.c);
  *   - what is made by element of what is stacked is computed again;
- *   - what the way there does not compute, for only gradients' own ways lead to it (checkpoints,
- *     gradients that are given), is computed on the way back. The results of given gradients are
- *     stacked: had they a second node here, what comes to them would come in parts, and a slope
- *     that is not linear be another one.
+ *   - what is apart, for a checkpoint is to compute it again or a given gradient makes it of what
+ *     comes to it, is computed on the way back. The results of given gradients are stacked: had
+ *     they a second node here, what comes to them would come in parts, and a slope that is not
+ *     linear be another one.
  * Of a frugal loop only states are stacked, and all else is computed again, loops inside of it,
  * too: where its trips are segments of a longer loop, memory goes with their number and length.
  * They are further results of the same loop, so it runs once for its results and for them.
@@ -65,7 +65,7 @@ typedef struct back {
     uint32_t nodes;
     node_id *order, *to;
     bool *late, *need, *cut; /* follows a seed; is needed; is stacked */
-    bool *there, *given;     /* a value of the way there; the result of a given gradient */
+    bool *apart, *given;     /* no value of the way there; the result of a given gradient */
     node_id *slice, *sequence;
     uint32_t slices, slice_cap, sequence_cap;
 } back;
@@ -147,7 +147,7 @@ static bool is_made_again(const back *b, uint32_t i) {
     int class_ = op_rows[x->op].class_;
     if (x->op == OP_CONST || x->op == OP_IOTA || x->op == OP_LIST) return true;
     if (x->op == OP_ARGUMENT) return false;
-    if (!b->there[i]) return true;
+    if (b->apart[i]) return true;
     if (b->given[i] && !b->attr.frugal) return false;
     return b->attr.frugal || class_ == CLASS_ELEM || class_ == CLASS_MOVE || class_ == CLASS_JOIN ||
            class_ == CLASS_MARK;
@@ -204,7 +204,7 @@ static uint64_t bytes_of(back *b, uint32_t i, const uint64_t *size) {
     if (b->late[i] || !b->need[i]) return 0;
     for (int s = 0; s < node_links(x) && !follows; s++) follows = size[place_of(b, x->src[s])] != 0;
     if (!follows) return 0;
-    if (x->op == OP_LIST || !(b->there[i] || x->op == OP_ARGUMENT)) return CUT_NEVER;
+    if (x->op == OP_LIST || b->apart[i]) return CUT_NEVER;
     uint64_t n = (uint64_t)shape_numel_hi(b->g, x->shape);
     int class_ = op_rows[x->op].class_;
     bool moves =
@@ -238,20 +238,25 @@ static void choose_stacked(back *b) {
     grad_find_cut(b->a, &(grad_cut){b->nodes, uses, size, given, wanted, use, b->cut});
 }
 
-/* What the way there computes: what its next states and what is stacked are made of. */
-static void find_there(back *b) {
+/* What follows an APART, and is no part of what next states and stacked values are made of. */
+static void find_apart(back *b) {
     node_id *root = arena_alloc(b->a, ((size_t)b->nexts + b->ys + 1) * sizeof *root), *there;
     memcpy(root, b->next, b->nexts * sizeof *root);
     memcpy(root + b->nexts, b->y, b->ys * sizeof *root);
     uint32_t n = graph_order(b->g, b->a, (int)(b->nexts + b->ys), root, &there);
     b->nodes = graph_order_history(b->g, b->a, (int)b->xs, b->dx, 0, &b->order);
-    b->there = arena_zeroed(b->a, b->nodes + 1);
+    b->apart = arena_zeroed(b->a, b->nodes + 1);
+    for (uint32_t i = 0; i < b->nodes; i++) {
+        const graph_node *x = node_at(b->g, b->order[i]);
+        b->apart[i] = x->op == OP_APART;
+        for (int s = 0; s < x->sources; s++) b->apart[i] |= b->apart[place_of(b, x->src[s])];
+    }
     for (uint32_t i = 0; i < n; i++)
         if (node_at(b->g, there[i])->mark >= b->g->mark_base)
-            b->there[place_of(b, there[i])] = true;
+            b->apart[place_of(b, there[i])] = false;
     for (uint32_t i = 0; i < b->nodes; i++) { /* a loop has more results, by its own gradient */
         const graph_node *x = node_at(b->g, b->order[i]);
-        if (node_is_result(x)) b->there[i] = b->there[place_of(b, x->src[0])];
+        if (node_is_result(x)) b->apart[i] = b->apart[place_of(b, x->src[0])];
     }
 }
 
@@ -269,7 +274,7 @@ static void mark_needed(back *b, bool stops) {
 /* The gradients, of arguments that are the way back's. Seeds stay, for they are open already. */
 static void open_arguments(back *b) {
     graph *g = b->g;
-    find_there(b);
+    find_apart(b);
     b->given = loop_find_given(g, b->a, b->nodes, b->order).results;
     b->late = arena_zeroed(b->a, b->nodes + 1);
     b->need = arena_zeroed(b->a, b->nodes + 1);

@@ -214,6 +214,35 @@ static void maps_keep_them(void) {
     device_each(&device, mapped);
 }
 
+/* A given gradient that only a slope reads, and that is not linear. */
+static qn_tensor *given_deep(qn_tensor *h, qn_tensor *x, qn_tensor *w, qn_tensor *other) {
+    qn_tensor *in = qn_sin(h), *seed = qn_placeholder(in), *bent = qn_tanh(seed);
+    in = with(in, seed, h, bent, w, qn_matmul(turned(h), bent));
+    qn_tensor *y = layer(h, x, w), *to = qn_placeholder(y);
+    (void)other;
+    return with(y, to, h, qn_mul(to, in), w, qn_matmul(turned(in), to));
+}
+
+/* Two ways back that meet there: what comes to it must come at once. */
+static void slopes_of_slopes_are_given_all(void) {
+    double by_w[2][WIDE * WIDE];
+    device = "ref";
+    for (int k = 0; k < 2; k++) {
+        qn_ctx *qn = begin();
+        inputs in = inputs_of(qn);
+        qn_tensor *y = k ? unrolled(given_deep, &in) : rolled(qn, given_deep, &in, 0);
+        qn_tensor *loss[2] = {qn_sum(qn_square(y), QN_ALL, false),
+                              qn_sum(qn_exp(y), QN_ALL, false)};
+        qn_tensor *g[2], *both;
+        for (int i = 0; i < 2; i++) CHECK_INT(qn_grad(loss[i], NULL, 1, &in.h, &g[i]), QN_OK);
+        both = qn_sum(qn_mul(qn_sin(g[0]), g[1]), QN_ALL, false);
+        CHECK_INT(qn_grad(both, NULL, 1, &in.w, &g[0]), QN_OK);
+        CHECK_INT(qn_read(g[0], by_w[k], sizeof by_w[k]), QN_OK);
+        end(qn);
+    }
+    for (int i = 0; i < WIDE * WIDE; i++) CHECK_NEAR(by_w[0][i], by_w[1][i], 1e-9, 1e-10);
+}
+
 /* ---- what nobody asks for -------------------------------------------------------------------- */
 
 static uint64_t kernels_of(qn_ctx *qn, qn_tensor *y) {
@@ -258,10 +287,33 @@ static void values_cost_no_gradients(void) {
     CHECK((int64_t)kernels[2] <= (int64_t)kernels[0] + TRIPS); /* sines */
 }
 
+/* A mask that only the gradient takes is stacked, and not the product that it is of. */
+static void masks_are_stacked(void) {
+    enum { SIDE = 64, MANY = 64 };
+    static double zero[MANY * SIDE * SIDE];
+    device = "cpu";
+    qn_ctx *qn = begin();
+    qn_tensor *h = qn_from(qn, QN_F64, 2, (int64_t[]){SIDE, SIDE}, zero), *h0 = h, *g;
+    qn_tensor *w = qn_from(qn, QN_F64, 2, (int64_t[]){SIDE, SIDE}, zero);
+    qn_tensor *x = qn_from(qn, QN_F64, 3, (int64_t[]){MANY, SIDE, SIDE}, zero);
+    qn_loop *l = qn_loop_begin(qn, 1, &h, 1, &x, NULL);
+    h = qn_add(qn_relu(qn_matmul(qn_loop_state(l, 0), w)), qn_loop_slice(l, 0));
+    CHECK_INT(qn_loop_end(l, 1, &h, 0, NULL), QN_OK);
+    CHECK_INT(qn_grad(qn_sum(qn_loop_final(l, 0), QN_ALL, false), NULL, 1, &h0, &g), QN_OK);
+    qn_loop_free(l);
+    CHECK_INT(qn_realize(1, &g), QN_OK);
+    qn_stats s;
+    qn_get_stats(qn, &s, sizeof s);
+    CHECK(s.planned_peak_bytes < MANY * SIDE * SIDE * sizeof(double) / 2);
+    end(qn);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(gradients_of_bodies_keep_their_ways);
     RUN(maps_keep_them);
+    RUN(slopes_of_slopes_are_given_all);
     RUN(values_cost_no_gradients);
+    RUN(masks_are_stacked);
     return test_end();
 }

@@ -19,16 +19,16 @@ static uint32_t place_of(const graph *g, node_id n) {
 }
 
 /* The places of all U, each once. */
-static uint32_t find_zeros(const finding *f, uint32_t *zero) {
+static uint32_t find_zeros(const finding *f, uint32_t *zero, bool *seen) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < f->nodes; i++) {
         const graph_node *x = node_at(f->g, f->order[i]);
         if (x->op != OP_CUSTOM || !x->src[1]) continue;
         node_id below = x->src[0];
         while (node_at(f->g, below)->op == OP_CUSTOM) below = node_at(f->g, below)->src[0];
-        uint32_t k = 0, place = place_of(f->g, below);
-        while (k < n && zero[k] != place) k++;
-        if (k == n) zero[n++] = place;
+        uint32_t place = place_of(f->g, below);
+        if (!seen[place]) zero[n++] = place;
+        seen[place] = true;
     }
     return n;
 }
@@ -53,10 +53,9 @@ loop_given loop_find_given(const graph *g, arena *a, uint32_t nodes, const node_
     size_t n = (size_t)nodes + 1;
     finding f = {.g = g, .nodes = nodes, .order = order};
     f.out = (loop_given){arena_zeroed(a, n), arena_zeroed(a, n)};
-    uint32_t *zero = arena_alloc(a, n * sizeof *zero), zeros = find_zeros(&f, zero);
-    if (!zeros) return f.out;
-    f.value = arena_alloc(a, n);
-    f.link = arena_alloc(a, n);
+    f.value = arena_zeroed(a, n);
+    f.link = arena_zeroed(a, n);
+    uint32_t *zero = arena_alloc(a, n * sizeof *zero), zeros = find_zeros(&f, zero, f.value);
     for (uint32_t k = 0; k < zeros; k++) follow(&f, zero[k]);
     return f.out;
 }
