@@ -220,7 +220,7 @@ static qn_tensor *given_deep(qn_tensor *h, qn_tensor *x, qn_tensor *w, qn_tensor
     in = with(in, seed, h, bent, w, qn_matmul(turned(h), bent));
     qn_tensor *y = layer(h, x, w), *to = qn_placeholder(y);
     (void)other;
-    return with(y, to, h, qn_mul(to, in), w, qn_matmul(turned(in), to));
+    return with(y, to, h, qn_mul(to, qn_mul(in, h)), w, qn_matmul(turned(in), to));
 }
 
 /* Two ways back that meet there: what comes to it must come at once. */
