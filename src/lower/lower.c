@@ -242,6 +242,19 @@ static void share(lower *l, uint32_t number, const at *root) {
              (ir_place){m, lower_offset_of(l, x->root, &q), SYM_TRUE}, value);
 }
 
+/* Each begins under the loops of the first root, whose places in the path another has used. */
+static void further_roots(lower *l, const at *root) {
+    stmt_id path[LOWER_MAX_PATH];
+    memcpy(path, l->path, sizeof path);
+    for (uint32_t i = 0; i < l->fk->siblings + l->fk->shares; i++) {
+        memcpy(l->path, path, sizeof path);
+        if (i < l->fk->siblings)
+            sibling(l, l->fk->sibling[i], root);
+        else
+            share(l, i - l->fk->siblings, root);
+    }
+}
+
 /* What a trace shows: the ops of the kernel, root last. */
 static const char *name_kernel(lower *l) {
     str s;
@@ -293,8 +306,7 @@ void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *o
         at p;
         root_loops(l, &p);
         store_root(l, &p);
-        for (uint32_t i = 0; i < fk->siblings; i++) sibling(l, fk->sibling[i], &p);
-        for (uint32_t i = 0; i < fk->shares; i++) share(l, i, &p);
+        further_roots(l, &p);
         if (fk->piece.bordered) store_border(l);
         if (!fk->has_contraction) fuse_reductions(k);
         inplace_order_stores(k);

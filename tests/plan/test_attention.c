@@ -235,6 +235,43 @@ static void hide_on(qn_ctx *qn, int heads) {
     CHECK(isnan(got[0][size - 1]) && isnan(got[1][size - 1]));
 }
 
+/* What several sums over the rows of a head share is computed once for all, and each sum is taken
+ * in the loop of the rows. */
+static void several_sums_over_rows_of_scores(void) {
+    enum { HEADS = 17, TIME = 29, KEYS = 16, DEPTH = 2, SUMS = 3, WIDE = HEADS * TIME * KEYS };
+    static float q[HEADS * TIME * DEPTH], k[HEADS * DEPTH * KEYS], in[SUMS][WIDE],
+        got[HEADS * KEYS * KEYS];
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu"));
+    qn_tensor *t[SUMS], *y[1 + SUMS];
+    uint64_t seed = 7;
+    for (int i = 0; i < HEADS * TIME * DEPTH; i++) q[i] = (float)(test_uniform(&seed) - 0.5);
+    for (int i = 0; i < HEADS * DEPTH * KEYS; i++) k[i] = (float)(test_uniform(&seed) - 0.5);
+    for (int i = 0; i < SUMS; i++) {
+        for (int j = 0; j < WIDE; j++) in[i][j] = (float)(2 * test_uniform(&seed) - 1);
+        t[i] = qn_from(qn, QN_F32, 3, (int64_t[]){HEADS, TIME, KEYS}, in[i]);
+    }
+    qn_tensor *scores =
+        qn_exp(qn_matmul(qn_from(qn, QN_F32, 3, (int64_t[]){HEADS, TIME, DEPTH}, q),
+                         qn_from(qn, QN_F32, 3, (int64_t[]){HEADS, DEPTH, KEYS}, k)));
+    y[SUMS] = qn_matmul(scores, qn_narrow(t[0], 1, 0, KEYS));
+    for (int i = 0; i < SUMS; i++) y[i] = qn_matmul(qn_transpose(t[i], 1, 2), scores);
+    CHECK_INT(qn_realize(1 + SUMS, y), QN_OK);
+    for (int i = 0; i < SUMS; i++) {
+        qn_read(y[i], got, sizeof got);
+        for (int at = 0; at < HEADS * KEYS * KEYS; at++) {
+            int head = at / KEYS / KEYS, row = at / KEYS % KEYS, column = at % KEYS;
+            const float *key = k + head * DEPTH * KEYS + column;
+            double want = 0;
+            for (int j = head * TIME; j < head * TIME + TIME; j++)
+                want += in[i][j * KEYS + row] *
+                        exp((double)q[DEPTH * j] * key[0] + (double)q[DEPTH * j + 1] * key[KEYS]);
+            if (!(fabs(got[at] - want) < 1e-5))
+                FAIL("sum %d [%d]: %g, not %g", i, at, (double)got[at], want);
+        }
+    }
+    qn_close(qn);
+}
+
 /* Keys and values that a query does not see may hold anything: neither its result nor its gradient
  * knows. */
 static void what_is_hidden_takes_no_part(void) {
@@ -330,6 +367,7 @@ int main(void) {
     RUN(it_is_its_formula_over_several_blocks);
     RUN(it_is_its_formula_on_devices_with_groups);
     RUN(scores_are_never_in_memory);
+    RUN(several_sums_over_rows_of_scores);
     RUN(what_is_hidden_takes_no_part);
     RUN(long_rows_go_by_blocks_of_keys);
     RUN(memory_does_not_grow_with_rows);
