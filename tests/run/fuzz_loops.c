@@ -349,10 +349,16 @@ typedef struct verdict {
     char text[300];
 } verdict;
 
-/* Which of two zeros a maximum of rows finds depends on the order in which they are looked at. */
+/* Which of two zeros a maximum of several finds depends on the order they are looked at in. */
 static bool finds_any_zero(const loop_program *p) {
     bool any = false;
-    for (int i = 0; i < p->lines; i++) any |= p->line[i].kind == ALONG && p->line[i].op;
+    for (int i = 0; i < p->lines; i++) {
+        const line *l = &p->line[i];
+        if (l->kind == ALONG) any |= l->op != 0;
+        if (l->kind != UNARY) continue;
+        qn_tensor *(*make)(qn_tensor *) = unary_rows[l->op].make;
+        any |= make == largest || make == upto_largest;
+    }
     return any;
 }
 
