@@ -317,12 +317,12 @@ class Graph:
     """One trace and, from the first call on that has use for it, its plan."""
 
     def __init__(self, jitted, args, keywords, leaves, structure):
+        for prepare in before_trace:
+            prepare()
         own = watched(leaves)
         self.watch = Watch(jitted.f, arguments=own)
         self.changes = []  # (input whose tensor is to be changed, output, is it a gradient?)
         given_grads = [x.grad for x in distinct(leaves)]
-        for prepare in before_trace:
-            prepare()
         _core.trace_begin()
         captured, data, outside, self.own_gradient = None, None, None, False
         try:

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import functools
 import gc
+import os
 import pickle
 import subprocess
 import sys
@@ -744,6 +745,16 @@ class Refused(unittest.TestCase):
         path = str(Path(__file__).resolve().parent.parent)
         done = subprocess.run([sys.executable, "-c", code], env={"QN_NAIVE": "1", "PYTHONPATH": path, "PATH": ""})
         self.assertEqual(done.returncode, 0)
+
+    def test_the_first_key_of_dropout_is_no_change(self):
+        """It is made before a trace, also of a function that could draw and does not."""
+        code = "import quern as qn\nfrom quern.nn.random import generator\n" \
+            "f = qn.jit(lambda x, noisy: x * qn.randn(generator.draw(), (2,)) if noisy else x + 1)\n" \
+            "f(qn.ones(2), False); f(qn.ones(2), False)\nassert f.traces == 1"
+        path = str(Path(__file__).resolve().parent.parent)
+        done = subprocess.run([sys.executable, "-W", "error", "-c", code], env={**os.environ, "PYTHONPATH": path},
+                              capture_output=True, text=True)
+        self.assertEqual(done.stderr, "")
 
 
 if __name__ == "__main__":
