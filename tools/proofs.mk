@@ -53,3 +53,8 @@ valgrind: all $(BUILD)/tests/test_graph $(BUILD)/tests/test_grad $(BUILD)/tests/
 bench-machines: all $(BUILD)/bench/peers  ## every case under every family's schedules (BENCH_ARGS=...)
 	@$(BUILD)/bench/peers --machines $(BENCH_ARGS)
 .PHONY: bench-machines
+
+MODELS_PYTHON ?= python3
+bench-models: python  ## steps of training beside PyTorch and JAX (MODELS_PYTHON with both, MODELS_ARGS=...)
+	@$(MODELS_PYTHON) bench/models/main.py $(MODELS_ARGS)
+.PHONY: bench-models

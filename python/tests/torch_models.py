@@ -1,4 +1,4 @@
-"""PyTorch modules that networks of models/ are held against, by the tests and by bench/models.py: plain ones, under
+"""PyTorch modules that networks of models/ are held against, by the tests and by bench/models: plain ones, under
 the names of the implementations whose checkpoints load. Imported only where torch is."""
 
 import torch
@@ -87,6 +87,31 @@ def double(into, out, between=None):
     for a, b in ((into, between or out), (between or out, out)):
         layers += [nn.Conv2d(a, b, 3, padding=1, bias=False), nn.BatchNorm2d(b), nn.ReLU()]
     return Named(double_conv=nn.Sequential(*layers))
+
+
+class ResidualBlock(nn.Module):
+    def __init__(self, into, out, stride):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(into, out, 3, stride, 1, bias=False), nn.BatchNorm2d(out)
+        self.conv2, self.bn2 = nn.Conv2d(out, out, 3, 1, 1, bias=False), nn.BatchNorm2d(out)
+        self.downsample = nn.Identity() if into == out else nn.Sequential(
+            nn.Conv2d(into, out, 1, stride, bias=False), nn.BatchNorm2d(out))
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        return F.relu(y + self.downsample(x))
+
+
+def resnet18(classes=1000):
+    parts = {"conv1": nn.Conv2d(3, 64, 7, 2, 3, bias=False), "bn1": nn.BatchNorm2d(64), "relu": nn.ReLU(),
+             "maxpool": nn.MaxPool2d(3, 2, 1)}
+    for k, (into, out) in enumerate(((64, 64), (64, 128), (128, 256), (256, 512))):
+        parts[f"layer{k + 1}"] = nn.Sequential(ResidualBlock(into, out, 1 + (into < out)), ResidualBlock(out, out, 1))
+    parts |= {"avgpool": nn.AdaptiveAvgPool2d(1), "flat": nn.Flatten(), "fc": nn.Linear(512, classes)}
+    model = nn.Sequential()
+    for name, part in parts.items():
+        model.add_module(name, part)
+    return model
 
 
 class UNet(nn.Module):
@@ -206,6 +231,48 @@ def node_loss(model, x, edges, labels, known):
 
 
 # ---- language models -----------------------------------------------------------------------------
+
+
+class Conv1D(nn.Module):
+    def __init__(self, into, out):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(into, out) * 0.02), nn.Parameter(torch.zeros(out))
+
+    def forward(self, x):
+        return torch.addmm(self.bias, x.flatten(0, 1), self.weight).view(*x.shape[:2], -1)
+
+
+class GPT2Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.ln_1, self.ln_2, self.heads = nn.LayerNorm(width), nn.LayerNorm(width), heads
+        self.attn = Named(c_attn=Conv1D(width, 3 * width), c_proj=Conv1D(width, width))
+        self.mlp = Named(c_fc=Conv1D(width, 4 * width), c_proj=Conv1D(4 * width, width))
+
+    def forward(self, x):
+        n, t, width = x.shape
+        q, k, v = (y.view(n, t, self.heads, -1).transpose(1, 2) for y in self.attn.c_attn(self.ln_1(x)).chunk(3, -1))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.attn.c_proj(y.transpose(1, 2).reshape(n, t, width))
+        return x + self.mlp.c_proj(F.gelu(self.mlp.c_fc(self.ln_2(x)), approximate="tanh"))
+
+
+class GPT2(nn.Module):
+    def __init__(self, vocabulary=50257, context=1024, layers=12, heads=12, width=768):
+        super().__init__()
+        self.transformer = Named(wte=nn.Embedding(vocabulary, width), wpe=nn.Embedding(context, width),
+                                 h=nn.ModuleList(GPT2Block(width, heads) for _ in range(layers)),
+                                 ln_f=nn.LayerNorm(width))
+        nn.init.normal_(self.transformer.wte.weight, std=0.02)
+        nn.init.normal_(self.transformer.wpe.weight, std=0.01)
+        self.lm_head = nn.Linear(width, vocabulary, bias=False)
+        self.lm_head.weight = self.transformer.wte.weight
+
+    def forward(self, ids):
+        x = self.transformer.wte(ids) + self.transformer.wpe.weight[:ids.shape[1]]
+        for block in self.transformer.h:
+            x = block(x)
+        return self.lm_head(self.transformer.ln_f(x))
 
 
 class RMSNorm(nn.Module):
