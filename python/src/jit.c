@@ -7,7 +7,9 @@
  * No value can be read, for there is none: what depends on one would be frozen. */
 #include "core.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 typedef struct capture {
     tensor_object *o; /* a reference */
@@ -57,13 +59,46 @@ static capture *find(const tensor_object *o) {
     return NULL;
 }
 
-/* Data of x's dtype and shape: a place for what an input is given. */
+/* Zeros that take no memory until somebody reads them, which nobody does. */
+typedef struct zero_pages {
+    void *at;
+    size_t size;
+} zero_pages;
+
+static void unmap(void *owner) {
+    zero_pages *z = owner;
+    munmap(z->at, z->size);
+    free(z);
+}
+
+static qn_tensor *mapped_zeros(qn_ctx *qn, qn_dtype d, int rank, const int64_t *size, size_t n) {
+    zero_pages *z = malloc(sizeof *z);
+    if (!z) return NULL;
+    void *at = mmap(NULL, n, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    *z = (zero_pages){at, n};
+    qn_tensor *t = at == MAP_FAILED ? NULL
+                                    : qn_borrow(qn, d, rank, size, at,
+                                                &QN_LENDER(.give_back = unmap, .owner = z));
+    if (t) return t;
+    if (at != MAP_FAILED) munmap(at, n);
+    free(z);
+    return NULL;
+}
+
+enum { FEW_BYTES = 1 << 16 };
+
+/* Data of x's dtype and shape: a place for what an input is given. A model's weights and their
+ * optimizer's state are not to be there twice while a step is traced. */
 static qn_tensor *stand_in(qn_tensor *x) {
     int64_t size[QN_MAX_RANK], n = qn_numel(x);
     int rank = qn_rank(x);
+    qn_dtype d = qn_dtype_of(x);
+    size_t bytes = n >= 0 ? (size_t)n * qn_dtype_size(d) : 0;
     for (int i = 0; i < rank; i++) size[i] = qn_dim(x, i);
-    void *zeros = n >= 0 ? PyMem_Calloc((size_t)n * qn_dtype_size(qn_dtype_of(x)) + 1, 1) : NULL;
-    qn_tensor *t = zeros ? qn_from(qn_context(x), qn_dtype_of(x), rank, size, zeros) : NULL;
+    if (bytes > FEW_BYTES && d != QN_C64 && d != QN_C128)
+        return mapped_zeros(qn_context(x), d, rank, size, bytes);
+    void *zeros = n >= 0 ? PyMem_Calloc(bytes + 1, 1) : NULL;
+    qn_tensor *t = zeros ? qn_from(qn_context(x), d, rank, size, zeros) : NULL;
     PyMem_Free(zeros);
     return t;
 }
