@@ -118,12 +118,11 @@ def their_llama(layers, mlp, *sizes, loss):
     return made
 
 
-TINY = {"layers": 12, "heads": 3, "patch": 16}
 CASES = {
     "resnet18": Case(images(4, 224, 1000), ours("resnet", "resnet18"), plain("resnet18"), "resnet",
                      {"layers": (2, 2, 2, 2)}),
     "vit tiny": Case(images(4, 224, 1000), ours("vit", "ViT", 224, 16, 12, 3, 192),
-                     plain("ViT", 224, 16, 12, 3, 192, 1000), "vit", TINY),
+                     plain("ViT", 224, 16, 12, 3, 192, 1000), "vit", {"layers": 12, "heads": 3, "patch": 16}),
     "lstm": Case(ids(16, 65, 1000), ours("lstm", "LSTM", 1000, 256, 256, 2, 0.0),
                  plain("LSTM", 1000, 256, 256, 2, loss="next_loss"), "lstm", {"layers": 2}),
     "unet": Case(pixels, ours("unet", "UNet", 3, 2, False, 16), plain("UNet", 3, 2, False, 16, loss="unet_loss"),

@@ -3,12 +3,11 @@
 
 Usage: main.py [-n ROUNDS] [-t THREADS] [-p LIBRARY,..] [NAME ..]    of a Python with PyTorch and, for its column, JAX
 
-Each library is a process of its own (player.py) with the same weights and data, on as many processors as it may have
-threads; those that are not asked wait. One whose first loss is
-another does not count. Printed is a table, a row for each network: the medians in milliseconds, the
-ratio of the best peer's to Quern's, above 1 where Quern is faster; the first step, with nothing compiled before and
-again in a new process; the memory that the steps took, and PyTorch's over it; how far the losses of the first 20 steps
-are at most from PyTorch's in double precision, relatively, and how far PyTorch's own are.
+Each library is a process of its own (player.py) with the same weights and data, on as many processors as it has
+threads; those that are not asked wait. One whose first loss is wrong does not count. Printed is a table, a row for each
+network: median times in milliseconds; the best peer's over Quern's, above 1 where Quern is faster; the first step, with
+nothing compiled and again in a new process; the peak memory of the steps, and PyTorch's over it; the largest relative
+difference of the first 20 losses from PyTorch's in double precision, of Quern and of PyTorch itself.
 """
 
 import argparse
@@ -32,7 +31,7 @@ class Player:
     """A library in its process; dead where it cannot do the case."""
 
     def __init__(self, library, case, threads, weights, **environment):
-        self.library, self.times, self.losses = library, [], []
+        self.times, self.losses = [], []
         self.process = subprocess.Popen(
             [sys.executable, PLAYER, library, case, str(threads), weights], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": str(threads), **environment})
@@ -120,7 +119,8 @@ def main():
     parser.add_argument("-p", default=",".join(PEERS), help="libraries beside Quern")
     parser.add_argument("names", nargs="*", help=", ".join(CASES))
     given = parser.parse_args()
-    unknown = [n for n in given.names if n not in CASES] + [n for n in given.p.split(",") if n not in [*PEERS, ""]]
+    peers = [n for n in given.p.split(",") if n]
+    unknown = [n for n in given.names if n not in CASES] + [n for n in peers if n not in PEERS]
     if unknown:
         parser.error(f"there is no {', '.join(unknown)}")
     line(COLUMNS)
@@ -128,7 +128,7 @@ def main():
     ratios = []
     with tempfile.TemporaryDirectory() as folder:
         for case in given.names or CASES:
-            cells, ratio = row(case, given.t, given.n, [n for n in given.p.split(",") if n], folder)
+            cells, ratio = row(case, given.t, given.n, peers, folder)
             line(cells)
             ratios.append(ratio)
     print(f"\n{given.t} threads, geometric mean of the ratios "

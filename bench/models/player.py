@@ -25,10 +25,10 @@ def status(field):
         return next(int(line.split()[1]) for line in file if line.startswith(field)) / 1024
 
 
-def weights_of(path, kind):
-    """kind: p parameters, b buffers."""
+def weights_of(path, kinds=("p/", "b/", "t/")):
+    """A state dict of parameters, buffers, and parameters under a second name (tied)."""
     with np.load(path) as file:
-        return {name[2:]: file[name] for name in file if name[:2] in kind}
+        return {name[2:]: file[name] for name in file if name[:2] in kinds}
 
 
 # ---- libraries: (load(threads), step(case, data, path)) ---------------------------------------------
@@ -43,7 +43,7 @@ def load_quern(threads):
 def quern_step(case, data, path):
     import quern
     model, loss_of = case.ours()
-    model.load_state_dict({n: quern.tensor(x) for n, x in weights_of(path, ("p/", "b/", "t/")).items()})
+    model.load_state_dict({n: quern.tensor(x) for n, x in weights_of(path).items()})
     optimizer = quern.optim.Adam(model.parameters(), lr=RATE)
     data = [quern.tensor(x) for x in data]
 
@@ -64,14 +64,14 @@ def load_torch(threads):
     torch.zeros(1)
 
 
-def torch_step(case, data, path, way=lambda f: f, exact=False):
+def torch_step(case, data, path, compiler=lambda f: f, exact=False):
     import torch
     model, loss_of = case.theirs()
-    model.load_state_dict({n: torch.from_numpy(x) for n, x in weights_of(path, ("p/", "b/", "t/")).items()})
+    model.load_state_dict({n: torch.from_numpy(x) for n, x in weights_of(path).items()})
     data = [torch.from_numpy(x) for x in data]
     if exact:
         model, data = model.double(), [x.double() if x.is_floating_point() else x for x in data]
-    optimizer, loss_of = torch.optim.Adam(model.parameters(), lr=RATE, fused=True), way(loss_of)
+    optimizer, loss_of = torch.optim.Adam(model.parameters(), lr=RATE, fused=True), compiler(loss_of)
 
     def step():
         optimizer.zero_grad()
@@ -97,7 +97,7 @@ def load_jax(threads):  # which takes its number of threads from the processors 
 
 
 def jax_step(case, data, path):
-    """Adam as PyTorch has it; what it changes is given away."""
+    """Adam as PyTorch has it; weights and state are donated."""
     import jax
     import jax_nets
     from jax import numpy as jnp
@@ -113,8 +113,8 @@ def jax_step(case, data, path):
         return w - RATE * (m / (1 - 0.9 ** t)) / (jnp.sqrt(v / (1 - 0.999 ** t)) + 1e-8), m, v
 
     def whole(weights, m, v, t, *data):
-        t, (loss, slopes) = t + 1, jax.value_and_grad(loss_of)(weights, *data)
-        new = {n: changed(w, slopes[n], m[n], v[n], t) for n, w in weights.items()}
+        t, (loss, gradients) = t + 1, jax.value_and_grad(loss_of)(weights, *data)
+        new = {n: changed(w, gradients[n], m[n], v[n], t) for n, w in weights.items()}
         return loss, *({n: x[k] for n, x in new.items()} for k in range(3)), t
     whole = jax.jit(whole, donate_argnums=(0, 1, 2, 3))
 
@@ -130,13 +130,12 @@ LIBRARIES = {"quern": (load_quern, quern_step), "torch": (load_torch, torch_step
 
 
 def make(case, path):
-    """t/: parameters under a second name."""
     import torch
     torch.manual_seed(SEED)
     model, _ = case.theirs()
     own, buffers = dict(model.named_parameters()), dict(model.named_buffers())
-    kind = {n: "p/" if n in own else "b/" if n in buffers else "t/" for n in model.state_dict()}
-    np.savez(path, **{kind[n] + n: x.numpy() for n, x in model.state_dict().items()})
+    np.savez(path, **{("p/" if n in own else "b/" if n in buffers else "t/") + n: x.numpy()
+                      for n, x in model.state_dict().items()})
 
 
 def main():

@@ -85,7 +85,7 @@ static qn_tensor *mapped_zeros(qn_ctx *qn, qn_dtype d, int rank, const int64_t *
     return NULL;
 }
 
-enum { FEW_BYTES = 1 << 16 };
+enum { FEW_BYTES = 1 << 16 }; /* zeroed sooner than a mapping is made */
 
 /* Data of x's dtype and shape: a place for what an input is given. A model's weights and their
  * optimizer's state are not to be there twice while a step is traced. */
