@@ -480,6 +480,11 @@ typedef struct qn_plan_options {
     /* No assignment is part of the graph: those pending are made now, as by qn_realize, and one
      * that was made after an output was recorded is no error. For who gives changes as outputs. */
     bool no_assignments;
+    /* So many outputs from number state_output on take the place of as many inputs from state_input
+     * on: the caller lets go of an input's tensor behind a run. Where that is the only name of a
+     * value which nothing else needs, the output may lie where it does, and then the tensor is used
+     * up as a donated one; else it stays. QN_EARG where there are fewer. */
+    int states, state_input, state_output;
 } qn_plan_options;
 #define QN_PLAN_OPTIONS(...) QN_STRUCT(qn_plan_options, __VA_ARGS__)
 

@@ -346,19 +346,19 @@ class Graph:
                     found.append(_core.variable(x.grad))
         finally:
             captured, data, outside, self.own_gradient = _core.trace_end()
+        captured.sort(key=lambda c: c[2] is None)  # first what changes, whose memory may go to what it becomes
         self.arguments = len(inputs)
         self.captured = [c[0] for c in captured]
         self.outside = outside  # arguments that are what it has from outside, too
-        places = {key: k for k, key in enumerate(stand_ins)}
-        whose = []
-        for x, stand_in, now, grad, cleared, of in captured:
-            k = len(inputs)
-            places[id(x)] = k
-            whose.append(-1 if of is None else places.get(id(of), -1))
+        states, state_output = sum(now is not None for _, _, now, *_ in captured), len(found)
+        places = {key: k for k, key in enumerate([*stand_ins, *(id(x) for x, *_ in captured)])}
+        whose = [-1 if of is None else places.get(id(of), -1) for *_, of in captured]
+        for k, (x, stand_in, now, *_) in enumerate(captured, self.arguments):
             inputs.append(stand_in)
             if now is not None:
                 self.changes.append((k, len(found), False))
                 found.append(now)
+        for k, (*_, grad, cleared, _of) in enumerate(captured, self.arguments):
             if grad is not None:
                 self.changes.append((k, len(found), True))
                 found.append(grad)
@@ -369,7 +369,7 @@ class Graph:
         _core.mark_outside(self.captured + self.outside)
 
         def plan(data=data):  # of constants, which the plan has from then on
-            return _core.plan_new(inputs, found, donated)
+            return _core.plan_new(inputs, found, donated, states, self.arguments, state_output)
         reaches = _core.reach_of(found[:self.results], inputs)
         had = [x.grad is not None for x in distinct(leaves) + self.captured]
         self.ready = _core.ready_new(plan, self.arguments, tuple(self.captured), self.changes, self.structure.nodes,

@@ -383,13 +383,17 @@ static qn_tensor **handles(PyObject *list, int *n) {
     return t;
 }
 
-/* plan_new(inputs, outputs, donated inputs as bits) */
+/* plan_new(inputs, outputs, donated inputs as bits, how many inputs outputs take the place of, from
+ * which one, by outputs from which one) */
 static PyObject *plan_new(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *in, *out;
     unsigned long long donate;
-    if (!PyArg_ParseTuple(args, "O!O!K", &PyList_Type, &in, &PyList_Type, &out, &donate))
+    qn_plan_options o = QN_PLAN_OPTIONS(.no_assignments = true);
+    if (!PyArg_ParseTuple(args, "O!O!Kiii", &PyList_Type, &in, &PyList_Type, &out, &donate,
+                          &o.states, &o.state_input, &o.state_output))
         return NULL;
+    o.donate = donate;
     int inputs, outputs;
     qn_ctx *qn = core_ctx();
     qn_tensor **x = handles(in, &inputs), **y = handles(out, &outputs);
@@ -401,7 +405,6 @@ static PyObject *plan_new(PyObject *self, PyObject *args) {
                            .inputs = inputs,
                            .outputs = outputs,
                            .epoch = core.epoch};
-        qn_plan_options o = QN_PLAN_OPTIONS(.donate = donate, .no_assignments = true);
         computing c = compute_begin();
         p->plan = qn_plan_new_with(qn, inputs, x, outputs, y, &o);
         bool fine = compute_end(c);
@@ -497,7 +500,8 @@ bool jit_add(PyObject *module) {
         {"reach_of", reach_of, METH_VARARGS,
          "reach_of(ys, xs, /)\n--\n\nDoes a gradient of the ys come to each x?"},
         {"plan_new", plan_new, METH_VARARGS,
-         "plan_new(inputs, outputs, donate, /)\n--\n\nA static graph."},
+         "plan_new(inputs, outputs, donate, states, state_input, state_output, /)\n--\n\nA static "
+         "graph."},
         {0}};
     return plan_type && !PyModule_AddFunctions(module, functions);
 }

@@ -732,6 +732,24 @@ class Refused(unittest.TestCase):
             qn.jit(lambda x: x + qn.ones(3))(qn.ones(2))
         self.assertEqual(qn.jit(lambda x: x + w)(qn.ones(1)).item(), 2)
 
+    def test_who_names_the_value_of_a_state_keeps_it(self):
+        """What a call replaces is written over where nobody else can ask for it."""
+        held = {"detached": lambda w: w.detach(), "expression": lambda w: w + 0, "copy": copy.copy,
+                "view": lambda w: w[1:], "memory": memoryview, "none": lambda w: None, "list": lambda w: [w.detach()]}
+        for name, hold in held.items():
+            w = qn.tensor([1.0] * 64)
+            f = qn.jit(lambda x: w.assign(w * 2 + x))
+            f(qn.zeros(64))
+            for k in range(1, 4):
+                with self.subTest(name, k=k):
+                    other = hold(w)
+                    f(qn.zeros(64))
+                    self.assertEqual(w.tolist(), [2.0 ** (k + 1)] * 64)
+                    other = other[0] if name == "list" else other
+                    if other is not None:
+                        self.assertEqual(set(other.tolist()), {2.0 ** k})
+                    del other
+
     def test_printing_is_no_reading(self):
         texts = []
         with warnings.catch_warnings():

@@ -14,7 +14,7 @@ void saving_write(saving *s, const void *data, size_t size) {
 }
 
 void saving_zeros(saving *s, uint64_t n) {
-    static const char zeros[4096];
+    static const char zeros[256]; /* a gap before aligned data */
     for (; n; n -= n < sizeof zeros ? n : sizeof zeros)
         saving_write(s, zeros, n < sizeof zeros ? (size_t)n : sizeof zeros);
 }

@@ -5,8 +5,9 @@
  * index: plain reductions, which the planner treats like any others, so that all devices check and
  * no kernel knows of it. After the run, before anybody is given a value, they are read; one outside
  * its axis is the run's error. In a loop's body each trip has these two; the loop stacks them, and
- * those of all trips are the smallest and the largest of them. While anything is checked no value
- * is written over another, so that a run that fails changes nothing. */
+ * those of all trips are the smallest and the largest of them. While anything is checked behind a
+ * run no value is written over another, so that a run that fails changes nothing; a static graph
+ * looks at indices that are little work before it runs (static/early.c). */
 #include "graph/loop/loop.h"
 #include "run/run.h"
 

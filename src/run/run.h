@@ -562,7 +562,26 @@ typedef struct static_lists {
     qn_tensor *const *inputs, *const *outputs;
     uint64_t donate; /* by input */
     bool no_assignments;
+    int states, state_input, state_output; /* that outputs take the place of */
 } static_lists;
+
+/* early.c: indices that are looked at before a run. */
+typedef struct early_checks {
+    run_plan *plan; /* NULL: there are none */
+    checks checks;
+    uint32_t leaves, roots;
+    int *input;        /* by leaf: input number, or -1 */
+    qn_tensor **owner; /* by leaf: a parameter's handle, kept */
+    tuple_id *shape;
+    uint32_t *leaf, *out; /* buffers of the run under way */
+} early_checks;
+
+/* Of the request, which has no checks yet; false: they are too much work. Raises. */
+bool early_find(early_checks *e, qn_ctx *qn, arena *a, const plan_request *whole,
+                const static_lists *lists);
+/* Of leaves that are there. An index outside of its axis raises. */
+void early_run(const early_checks *e, qn_ctx *qn);
+void early_close(early_checks *e, qn_ctx *qn);
 
 /* What the outputs and pending assignments are made of follows the inputs from here to reopen_end;
  * what is assigned and does not is assigned now. Raises, where an input cannot be told from what

@@ -332,6 +332,98 @@ static void what_is_not_the_runs_alone_stays(void) {
     qn_close(qn);
 }
 
+/* ---- states whose names are let go ----------------------------------------------------------- */
+
+/* x + y and y + 1 of x and y, of which the second takes y's place; by index k of y, too, checked. */
+static qn_plan *one_state(qn_ctx *qn, bool indexed) {
+    qn_scope s = qn_scope_begin(qn);
+    int64_t k = 0;
+    qn_tensor *in[3] = {state_of(qn, 0), state_of(qn, 0),
+                        qn_from(qn, QN_I64, 1, &(int64_t){1}, &k)};
+    qn_tensor *sum = qn_add(in[0], in[1]);
+    if (indexed) sum = qn_add(sum, qn_gather(in[0], in[2], 0));
+    qn_tensor *out[2] = {sum, qn_add(in[1], qn_like(in[1], 1))};
+    qn_plan *p =
+        qn_plan_new_with(qn, 2 + indexed, in, 2, out,
+                         &QN_PLAN_OPTIONS(.states = 1, .state_input = 1, .state_output = 1));
+    qn_scope_end(qn, s);
+    CHECK(p != NULL);
+    return p;
+}
+
+static void a_state_with_one_name_is_written_over(void) {
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 1));
+    qn_plan *plan = one_state(qn, false);
+    qn_tensor *in[2] = {state_of(qn, 3), state_of(qn, 5)}, *out[2];
+    const uint64_t before = stats_of(qn).replaced;
+    for (int i = 0; i < 4; i++) {
+        CHECK_INT(qn_plan_run(plan, in, out), QN_OK);
+        CHECK(head_of(out[0]) == 8 + (float)i && head_of(out[1]) == 6 + (float)i);
+        CHECK(head_of(in[0]) == 3 && is_used_up(qn, in[1], "f32"));
+        qn_release(out[0]), qn_release(in[1]);
+        in[1] = out[1];
+    }
+    CHECK_INT(stats_of(qn).replaced - before, 4);
+    qn_plan_free(plan);
+    qn_close(qn);
+}
+
+/* Another name, an expression of it, a tape, a second place among the inputs. */
+static void a_state_that_somebody_needs_stays(void) {
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 1));
+    qn_plan *plan = one_state(qn, false);
+    qn_tensor *x = state_of(qn, 1), *y = state_of(qn, 5), *out[2];
+    const uint64_t before = stats_of(qn).replaced;
+    qn_tensor *in[2] = {x, y};
+    qn_keep(y);
+    CHECK_INT(qn_plan_run(plan, in, out), QN_OK);
+    qn_release(y);
+    CHECK(head_of(out[1]) == 6 && head_of(y) == 5);
+    qn_tensor *later = qn_neg(y);
+    CHECK_INT(qn_plan_run(plan, in, out), QN_OK);
+    CHECK(head_of(out[1]) == 6 && head_of(y) == 5 && head_of(later) == -5);
+    qn_release(later);
+    qn_tape *tape = qn_tape_begin(qn);
+    CHECK_INT(qn_plan_run(plan, in, out), QN_OK);
+    qn_tape_end(tape);
+    CHECK(head_of(y) == 5);
+    CHECK_INT(qn_plan_run(plan, (qn_tensor *[]){y, y}, out), QN_OK);
+    CHECK(head_of(out[0]) == 10 && head_of(out[1]) == 6 && head_of(y) == 5);
+    CHECK_INT(stats_of(qn).replaced, before);
+    CHECK_INT(qn_plan_run(plan, in, out), QN_OK);
+    CHECK(head_of(out[1]) == 6 && is_used_up(qn, y, "f32"));
+    CHECK(!qn_plan_new_with(qn, 1, &x, 1, &out[1], &QN_PLAN_OPTIONS(.states = 2)));
+    CHECK(strstr(qn_error(qn), "2 states from input 0 and output 0 on") != NULL);
+    qn_clear_error(qn);
+    CHECK(
+        !qn_plan_new_with(qn, 1, &x, 1, &out[1], &QN_PLAN_OPTIONS(.states = 1, .state_input = 1)));
+    qn_plan_free(plan);
+    qn_close(qn);
+}
+
+/* It is looked at before anything is written. */
+static void an_index_outside_leaves_the_state(void) {
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 1));
+    CHECK_INT(qn_set(qn, "check", "1"), QN_OK);
+    qn_plan *plan = one_state(qn, true);
+    const uint64_t before = stats_of(qn).replaced;
+    qn_tensor *in[3] = {state_of(qn, 3), state_of(qn, 5)}, *out[2];
+    for (int i = 0; i < 3; i++) {
+        int64_t k = i == 1 ? STATE : 2;
+        in[2] = qn_from(qn, QN_I64, 1, &(int64_t){1}, &k);
+        qn_code code = qn_plan_run(plan, in, out);
+        CHECK_INT(code, i == 1 ? QN_ERANGE : QN_OK);
+        if (code) CHECK(strstr(qn_error(qn), "index 4096 of an axis of 4096") != NULL);
+        qn_clear_error(qn);
+        if (!code) CHECK(head_of(out[0]) == 8 + 5 + (float)(i / 2));
+        if (!code) in[1] = out[1];
+        CHECK(head_of(in[1]) == 6 + (float)(i / 2));
+    }
+    CHECK_INT(stats_of(qn).replaced - before, 2);
+    qn_plan_free(plan);
+    qn_close(qn);
+}
+
 /* ---- random programs ------------------------------------------------------------------------- */
 
 enum { TENSORS = 5, MOST_N = 3000, HELD = 3 };
@@ -448,6 +540,9 @@ int main(int argc, char **argv) {
     RUN(a_state_that_goes_round_takes_its_memory_once);
     RUN(a_donated_value_is_used_up_until_it_has_another);
     RUN(what_is_not_the_runs_alone_stays);
+    RUN(a_state_with_one_name_is_written_over);
+    RUN(a_state_that_somebody_needs_stays);
+    RUN(an_index_outside_leaves_the_state);
     RUN(a_run_that_fails_leaves_values_and_outputs);
     RUN(random_assignments_are_as_if_values_were_copied);
     return test_end();

@@ -32,7 +32,7 @@ static qn_code copy(const run_state *r, loop_place to, loop_place from, size_t s
 }
 
 static qn_code clear(const run_state *r, loop_place to, size_t size) {
-    static const char zeros[4096];
+    const char zeros[4096] = {0};
     qn_code code = QN_OK;
     for (size_t done = 0, n; done < size && !code; done += n) {
         n = size - done < sizeof zeros ? size - done : sizeof zeros;

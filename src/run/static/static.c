@@ -25,15 +25,17 @@ typedef struct static_plan {
     uint32_t assigned;
     qn_tensor **assign_to; /* handles that take a root's value after each run, kept */
     uint32_t *assign_root;
-    uint32_t *assign_leaf; /* 1 + the leaf whose value is replaced; 0: it is none */
-    uint64_t donate;       /* by input */
-    uint32_t *donated;     /* by root: 1 + the donated leaf that it may lie over, or 0 */
+    uint32_t *assign_leaf;   /* 1 + the leaf whose value is replaced; 0: it is none */
+    uint64_t donate;         /* by input */
+    int states, state_input; /* inputs that outputs take the place of */
+    uint32_t *donated;       /* by root: 1 + the leaf of these that it may lie over, or 0 */
     tuple_id *root_shape;
     uint8_t *root_dtype;
     reopened reopened; /* while it is captured */
     static_constants constants;
     int *leaf_constant; /* by leaf: which of these it is, or -1 */
-    checks checks;      /* of indices */
+    checks checks;      /* of indices, behind a run */
+    early_checks early;
     /* of the run under way */
     uint32_t *leaf_buffer, *root_buffer;
     uint32_t *over;     /* by root, as plan_run has it */
@@ -63,11 +65,12 @@ static uint32_t root_number(capture *c, node_id n) {
     return c->p->roots++;
 }
 
-/* And last what tells whether indices are inside. */
-static void take_checks(capture *c) {
+/* And last what tells whether indices are inside, where that is not found out before. */
+static void take_checks(capture *c, const static_lists *l) {
     static_plan *p = c->p;
     plan_request r = request_of(c);
     r.nodes = graph_order(p->qn->graph, &p->arena, (int)r.roots, r.root, &r.order);
+    if (early_find(&p->early, p->qn, &p->arena, &r, l)) return;
     checks_add(&p->checks, p->qn, &p->arena, &r);
     c->root = r.root;
     p->roots = r.roots;
@@ -98,7 +101,7 @@ static void take_roots(capture *c, const static_lists *l) {
         p->assign_root[p->assigned] = root_number(c, n);
         p->assign_to[p->assigned++] = handle_name(&tensor_keep(t)->h);
     }
-    take_checks(c);
+    take_checks(c, l);
     p->root_shape = arena_alloc(a, (p->roots + 1) * sizeof *p->root_shape);
     p->root_dtype = arena_alloc(a, p->roots + 1);
     p->root_buffer = arena_alloc(a, (p->roots + 1) * sizeof *p->root_buffer);
@@ -198,13 +201,32 @@ static uint32_t leaf_alike(const static_plan *p, uint32_t root, uint64_t inputs)
     return p->leaves;
 }
 
+static bool is_state(const static_plan *p, int input) {
+    return input >= p->state_input && input < p->state_input + p->states;
+}
+
+/* An output lies over the input whose place it takes. */
+static void name_states(capture *c, const static_lists *l) {
+    static_plan *p = c->p;
+    p->states = l->states;
+    p->state_input = l->state_input;
+    for (uint32_t leaf = 0; leaf < p->leaves; leaf++) {
+        const int i = p->leaf_input[leaf];
+        if (!is_state(p, i)) continue;
+        const uint32_t root = (uint32_t)p->output_root[i - l->state_input + l->state_output];
+        if (p->over[root] || p->leaf_shape[leaf] != p->root_shape[root] ||
+            p->input_dtype[i] != p->root_dtype[root])
+            continue;
+        p->donated[root] = p->over[root] = leaf + 1;
+    }
+}
+
 /* Which donated leaf each output may lie over. Outputs that are made of few go first: what is made
  * of more, as a parameter is of its moments, takes what they leave. */
 static void name_donated(capture *c, const static_lists *l) {
     static_plan *p = c->p;
     const graph *g = p->qn->graph;
     p->donate = l->donate;
-    p->donated = arena_zeroed(&p->arena, (p->roots + 1) * sizeof *p->donated);
     if (!p->donate) return;
     const uint64_t *of = made_of_inputs(c);
     uint64_t left = p->donate;
@@ -281,6 +303,8 @@ static void capture_graph(capture *c, const static_lists *l) {
     find_constants(c, l);
     name_leaves(c, l);
     name_replaced(c);
+    p->donated = arena_zeroed(&p->arena, (p->roots + 1) * sizeof *p->donated);
+    name_states(c, l);
     name_donated(c, l);
     plan_request r = request_of(c);
     r.lasting = lasting_leaves(c);
@@ -304,6 +328,7 @@ static void static_close(static_plan *p) {
     qn_ctx *qn = p->qn;
     constants_close(&p->constants, qn);
     checks_let_go(&p->checks, qn);
+    early_close(&p->early, qn);
     reopen_end(&p->reopened, qn->graph);
     if (p->name) object_close(p->name, HANDLE_PLAN, "plan_free");
     for (uint32_t i = 0; p->leaf_owner && i < p->leaves; i++)
@@ -329,6 +354,8 @@ void statics_keep(qn_ctx *qn) {
         for (uint32_t i = 0; i < p->roots; i++) graph_keep(g, p->root_shape[i]);
         plan_keep(qn, p->plan);
         if (p->constants.plan) plan_keep(qn, p->constants.plan);
+        for (uint32_t i = 0; i < p->early.leaves; i++) graph_keep(g, p->early.shape[i]);
+        if (p->early.plan) plan_keep(qn, p->early.plan);
     }
 }
 
@@ -352,7 +379,7 @@ bool static_view_of(qn_plan *name, const char *call, static_view *out) {
                          .root_dtype = p->root_dtype,
                          .leaf_owner = p->leaf_owner,
                          .leaf_buffer = p->leaf_buffer,
-                         .checked = p->checks.checks != 0};
+                         .checked = p->checks.checks || p->early.checks.checks};
     return true;
 }
 
@@ -412,9 +439,18 @@ qn_plan *qn_plan_new_with(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_
     if (n_in < 64 && o.donate >> n_in)
         return fail_null(qn, QN_EARG, "plan_new_with: donate is %#llx, and there are %d inputs",
                          (unsigned long long)o.donate, n_in);
+    if (o.states < 0 || o.state_input < 0 || o.state_output < 0 || o.states > n_in ||
+        o.states > n_out || o.state_input > n_in - o.states || o.state_output > n_out - o.states)
+        return fail_null(qn, QN_EARG,
+                         "plan_new_with: %d states from input %d and output %d on, and there are "
+                         "%d inputs and %d outputs",
+                         o.states, o.state_input, o.state_output, n_in, n_out);
     if (qn->run->dev->unfused)
         return fail_null(qn, QN_EDEVICE, "plan_new: device %s has no plans", qn->run->dev->name);
-    compiling c = {qn, {n_in, n_out, inputs, outputs, o.donate, o.no_assignments}, NULL};
+    const static_lists lists = {n_in,     n_out,         inputs,
+                                outputs,  o.donate,      o.no_assignments,
+                                o.states, o.state_input, o.state_output};
+    compiling c = {qn, lists, NULL};
     qn_scope handles = qn_scope_begin(qn);
     if (!handles) return NULL;
     qn_code code = guarded(qn, compile_work, &c);
@@ -472,23 +508,34 @@ static bool realize_inputs(const static_plan *p, qn_tensor *const *inputs) {
     return true;
 }
 
-/* The buffer of a leaf: the input's, or where that is NULL a parameter's or a constant's. */
-static bool find_leaf(static_plan *p, uint32_t leaf, qn_tensor *input) {
-    qn_ctx *qn = p->qn;
+/* The buffer of an input, or where that is NULL of a parameter. */
+static bool find_value(qn_ctx *qn, const qn_tensor *input, const qn_tensor *owner, tuple_id shape,
+                       uint32_t *out) {
     graph *g = qn->graph;
-    if (p->leaf_constant[leaf] >= 0) {
-        p->leaf_buffer[leaf] = p->constants.buffer[p->leaf_constant[leaf]];
-        return true;
-    }
-    const tensor *t =
-        input ? tensor_at(input) : tensor_of(qn, p->leaf_owner[leaf], "plan_run", "a parameter");
+    const tensor *t = input ? tensor_at(input) : tensor_of(qn, owner, "plan_run", "a parameter");
     if (!t) return false;
     if (!is_there(node_at(g, t->node))) realize_nodes(qn, 1, &t->node);
     const graph_node *x = node_at(g, t->node);
     if (x->varies) check_fits(qn, t->node);
-    if (!node_is_memory(x) || !(input || x->shape == p->leaf_shape[leaf]))
+    if (!node_is_memory(x) || !(input || x->shape == shape))
         return fail(qn, QN_EGRAPH, "plan_run: a parameter was changed into something else"), false;
-    p->leaf_buffer[leaf] = x->buffer;
+    *out = x->buffer;
+    return true;
+}
+
+static bool find_leaf(static_plan *p, uint32_t leaf, const qn_tensor *input) {
+    if (p->leaf_constant[leaf] < 0)
+        return find_value(p->qn, input, p->leaf_owner[leaf], p->leaf_shape[leaf],
+                          &p->leaf_buffer[leaf]);
+    p->leaf_buffer[leaf] = p->constants.buffer[p->leaf_constant[leaf]];
+    return true;
+}
+
+static bool find_early(const early_checks *e, qn_ctx *qn, qn_tensor *const *inputs) {
+    for (uint32_t i = 0; i < e->leaves; i++)
+        if (!find_value(qn, e->input[i] >= 0 ? inputs[e->input[i]] : NULL, e->owner[i], e->shape[i],
+                        &e->leaf[i]))
+            return false;
     return true;
 }
 
@@ -511,7 +558,7 @@ static bool find_leaves(static_plan *p, qn_tensor *const *inputs) {
     if (!constants_make(&p->constants, qn)) return false;
     for (uint32_t i = 0; i < p->leaves; i++)
         if (!find_leaf(p, i, p->leaf_input[i] >= 0 ? inputs[p->leaf_input[i]] : NULL)) return false;
-    return true;
+    return find_early(&p->early, qn, inputs);
 }
 
 bool static_parameters(qn_plan *name, const char *call) {
@@ -575,20 +622,45 @@ static bool check_donated(const static_plan *p, qn_tensor *const *inputs) {
     return true;
 }
 
-/* Outputs may lie where donated values do that nothing else shares. */
+/* Is it data that goes with the name that the caller lets go of? Each input has been counted among
+ * those who need its value. */
+static bool is_let_go(const static_plan *p, qn_tensor *const *inputs, int i) {
+    const graph *g = p->qn->graph;
+    const tensor *t = tensor_at(inputs[i]);
+    const graph_node *x = node_at(g, t->node);
+    return is_state(p, i) && !g->tapes && x->op == OP_BUFFER && t->refs == 1 && x->needs == 2;
+}
+
+static void count_inputs(const static_plan *p, qn_tensor *const *inputs, int by) {
+    for (int i = 0; p->states && i < p->inputs; i++)
+        node_at(p->qn->graph, tensor_at(inputs[i])->node)->needs += (uint32_t)by;
+}
+
+/* Outputs may lie where values do that are donated or let go, and that nothing else shares. */
 static void find_donated(static_plan *p, qn_tensor *const *inputs) {
-    for (uint32_t r = 0; p->donate && r < p->roots; r++) {
+    if (!p->donate && !p->states) return;
+    count_inputs(p, inputs, 1);
+    for (uint32_t r = 0; r < p->roots; r++) {
         if (!p->donated[r]) continue;
         const uint32_t leaf = p->donated[r] - 1;
-        bool alone = !p->checks.checks && is_donated(p, inputs, p->leaf_input[leaf]) &&
+        const int i = p->leaf_input[leaf];
+        bool alone = !p->checks.checks && (is_donated(p, inputs, i) || is_let_go(p, inputs, i)) &&
                      buffer_at(p->qn, p->leaf_buffer[leaf])->refs == 1;
         p->over[r] = alone ? p->donated[r] : 0;
     }
+    count_inputs(p, inputs, -1);
 }
 
+/* Of the states those which something may lie over now. */
 static void use_up(static_plan *p, qn_tensor *const *inputs) {
+    graph *g = p->qn->graph;
     for (int i = 0; p->donate && i < p->inputs; i++)
-        if (is_donated(p, inputs, i)) value_spend(p->qn->graph, tensor_at(inputs[i])->node);
+        if (is_donated(p, inputs, i)) value_spend(g, tensor_at(inputs[i])->node);
+    for (uint32_t r = 0; p->states && r < p->roots; r++) {
+        if (!p->over[r] || !p->donated[r]) continue;
+        const int i = p->leaf_input[p->donated[r] - 1];
+        if (!is_donated(p, inputs, i)) value_spend(g, tensor_at(inputs[i])->node);
+    }
 }
 
 static node_id make_result(const static_plan *p, uint32_t root, tuple_id shape) {
@@ -663,6 +735,7 @@ static void run_work(void *arg) {
     r->found = find_leaves(p, r->inputs);
     r->found = r->found && check_donated(p, r->inputs);
     if (!r->found) return;
+    early_run(&p->early, p->qn);
     find_replaced(p, r->inputs);
     find_donated(p, r->inputs);
     make_results(p);
