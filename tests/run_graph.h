@@ -258,6 +258,17 @@ static inline bool add_slopes(qn_ctx *qn, const program *p, qn_tensor **t, int l
     return true;
 }
 
+/* Does it have the largest or the smallest of floats? All that attain it share its gradient. Where a
+ * graph shows that they are one value repeated nothing is divided; where that was read before, each
+ * has its part, and their sum is rounded. */
+static inline bool shares(const program *p) {
+    for (int i = 0; i < p->steps; i++)
+        if ((p->step[i].op == OP_MAX || p->step[i].op == OP_MIN) &&
+            dtype_is_float(p->step[i].dtype))
+            return true;
+    return false;
+}
+
 /* What bounds there are on gradients: of dtype -1 where none. */
 static inline void bound_slopes(qn_ctx *qn, const program *p, qn_tensor *const *t, ranges *r,
                                 values *out) {
@@ -271,6 +282,11 @@ static inline void bound_slopes(qn_ctx *qn, const program *p, qn_tensor *const *
         step vague = p->step[i % STEPS];
         vague.dtype = (qn_dtype)-1;
         out->slope[i - STEPS] = s ? *s : vague;
+        if (s && s->grid >= 0 && dtype_is_float(s->dtype) && shares(p)) {
+            double most = fmax(fabs(s->lo), fabs(s->hi));
+            out->slope[i - STEPS].err = ldexp(most, 3 - dtype_precision(s->dtype));
+            out->slope[i - STEPS].grid = -1;
+        }
         arena_free(&a);
     }
 }
