@@ -29,6 +29,7 @@
 
 enum {
     LOOPS = 24,
+    DEEP = 64,           /* a sum for which all rows are packed */
     FEW_ROWS = 6,        /* extent that is enough for the loop of rows: a register tile's, about */
     MOST_TRIPS = 1 << 24 /* of a loop whose trips vary */
 };
@@ -152,6 +153,34 @@ static bool merges(scheduler *m, const loop_chain *sum) {
     return true;
 }
 
+/* The stride of what is stored along an output's loop, 2 where it varies. */
+static int64_t store_step(const conv *c, const contraction *x, int i) {
+    sym index = schedule_at(c->m, x->epilogue)->store.index, rest;
+    int64_t step;
+    return sym_split(c->m->k->syms, index, var_of(c->m, c->loop[i].h), &step, &rest) ? step : 2;
+}
+
+/* Are all rows, of factor f, one loop once they are packed (schedule_masked_rows), and columns that
+ * lie side by side enough for it? Where the sum is short, or what is stored goes along the rows,
+ * copies of a few rows at a time are as good. No rate has a say, for the order of a sum follows. */
+static bool rows_pack(const conv *c, const contraction *x, int f, stmt_id sum) {
+    scheduler *m = c->m;
+    int64_t columns = 1;
+    bool beside = false;
+    for (int i = 0, last = -1; i < c->kept; i++) {
+        stmt_id at = stmt_of(m, c->loop[i].h);
+        if (only_in(c, i, 1 - f)) columns = sat_mul(columns, c->loop[i].trips);
+        beside |= only_in(c, i, 1 - f) && c->loop[i].step[1 - f] == 1;
+        if (!only_in(c, i, f)) continue;
+        stmt_id before = last >= 0 ? stmt_of(m, c->loop[last].h) : 0;
+        bool one = !before || schedule_in_step(m, before, at) ||
+                   schedule_masked_rows(m, &x->of[f], before, at, sum);
+        if (!one || store_step(c, x, i) == 1) return false;
+        last = i;
+    }
+    return beside && columns >= 4 * m->lanes && schedule_trips(m, sum) >= DEEP;
+}
+
 /* Read the contraction before it is changed; false where schedule_contraction can take it. */
 static bool read_lowered(conv *c, stmt_id loop, contraction *x) {
     scheduler *m = c->m;
@@ -159,7 +188,10 @@ static bool read_lowered(conv *c, stmt_id loop, contraction *x) {
     loop_chain outs = loop_chain_of(m, loop), sum = loop_chain_of(m, x->reduction);
     int first, second;
     if (!read_outs(c, &outs) || !(first = runs_of(c, 0)) || !(second = runs_of(c, 1))) return false;
-    return first > 1 || second > 1 || !merges(m, &sum);
+    if (!merges(m, &sum)) return true;
+    stmt_id last = stmt_of(m, sum.loop[sum.n - 1]);
+    return (first > 1 && !(second == 1 && rows_pack(c, x, 0, last))) ||
+           (second > 1 && !(first == 1 && rows_pack(c, x, 1, last)));
 }
 
 /* Read the contraction, and merge what can be. */
@@ -176,10 +208,7 @@ static bool read_conv(conv *c, stmt_id loop) {
         if (!read_loop(c, sum.loop[i], true)) return false;
         c->depth *= c->loop[c->n - 1].trips;
     }
-    sym index = schedule_at(m, x.epilogue)->store.index, rest;
-    for (int i = 0; i < c->kept; i++)
-        if (!sym_split(m->k->syms, index, var_of(m, c->loop[i].h), &c->store_step[i], &rest))
-            c->store_step[i] = 2;
+    for (int i = 0; i < c->kept; i++) c->store_step[i] = store_step(c, &x, i);
     return true;
 }
 

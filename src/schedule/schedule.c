@@ -154,9 +154,7 @@ int schedule_lanes(const scheduler *m) {
 
 /* ---- merging --------------------------------------------------------------------------------- */
 
-/* Can (outer, inner) be one index to all accesses below: outer's stride = inner's stride *
- * extent? */
-bool schedule_in_step(scheduler *m, stmt_id outer, stmt_id inner) {
+bool schedule_in_step_but(scheduler *m, stmt_id outer, stmt_id inner, mem_id mem) {
     sym_store *s = m->k->syms;
     sym vo = schedule_at(m, outer)->l.var, vi = schedule_at(m, inner)->l.var,
         n = schedule_at(m, inner)->l.extent;
@@ -164,6 +162,7 @@ bool schedule_in_step(scheduler *m, stmt_id outer, stmt_id inner) {
     uint32_t count = ir_accesses(m->k, inner, &t);
     for (uint32_t i = 0; i < count; i++) {
         sym co, ci, ro, ri;
+        if (mem && t[i].mem == mem && t[i].load) continue;
         if (sym_uses(s, t[i].valid, vo) || sym_uses(s, t[i].valid, vi)) return false;
         if (t[i].dyn && (ir_expr_uses(m->k, t[i].dyn, vo) || ir_expr_uses(m->k, t[i].dyn, vi)))
             return false;

@@ -261,8 +261,16 @@ bool schedule_is_arg(const scheduler *m, const ir_access *t);
 /* Bytes of so many elements of the memory. An expression may have more than memory could: what is
  * beyond 64 bits stays at their end. */
 int64_t schedule_bytes(const scheduler *m, mem_id mem, int64_t elements);
-/* Can (outer, inner) be one index to all accesses below: outer's stride = inner's * extent? */
-bool schedule_in_step(scheduler *m, stmt_id outer, stmt_id inner);
+/* Can (outer, inner) be one index to all accesses below but loads of mem (0: to all): outer's
+ * stride = inner's * extent? */
+bool schedule_in_step_but(scheduler *m, stmt_id outer, stmt_id inner, mem_id mem);
+static inline bool schedule_in_step(scheduler *m, stmt_id outer, stmt_id inner) {
+    return schedule_in_step_but(m, outer, inner, 0);
+}
+/* Is all that keeps the two from being one loop a mask over rows of the load, as of an operand that
+ * is padded along them? `sum`: the reduction's loop. */
+bool schedule_masked_rows(scheduler *m, const contraction_operand *a, stmt_id outer, stmt_id inner,
+                          stmt_id sum);
 void schedule_merge_in_step(scheduler *m, loop_chain *c);
 
 /* Accesses of arguments below s that are contiguous along the loop; stores count double. */

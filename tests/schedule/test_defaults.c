@@ -629,7 +629,38 @@ static void softmax_down_columns_walks_rows(void) {
     check_default(near, "accumulate t0 v", "hoist");
 }
 
+/* Rows of an operand that is padded along one of its axes, as where the last of each sequence was
+ * cut off, are all one loop, whose copy has the zeros; so a deep sum goes by blocks. Where columns
+ * are few each sequence is as good alone. */
+static void rows_of_a_padded_operand_are_one_loop(void) {
+    static const char *const form =
+        "kernel \"product\" {\n"
+        "  arg a0 f32[%d] write\n"
+        "  arg a1 f32[%d] read\n"
+        "  arg a2 f32[%d] read\n"
+        "  local t0 f32[1]\n"
+        "  for b < 4 {\n"
+        "    for i < 65 {\n"
+        "      for j < %d {\n"
+        "        def t0 = f32(0)\n"
+        "        for k < 5000 {\n"
+        "          t0[0] += mul(a1[320000*b + 5000*i + k; valid=(63 - i >= 0)], a2[%d*k + j])\n"
+        "        }\n"
+        "        a0[%d*b + %d*i + j] = t0[0]\n"
+        "      }\n"
+        "    }\n"
+        "  }\n"
+        "}\n";
+    char wide[900], narrow[900];
+    snprintf(wide, sizeof wide, form, 260 * 768, 256 * 5000, 768 * 5000, 768, 768, 65 * 768, 768);
+    snprintf(narrow, sizeof narrow, form, 260 * 32, 256 * 5000, 32 * 5000, 32, 32, 65 * 32, 32);
+    check_default(wide, "merge b i", "stage a1 ir mr k");
+    check_default(wide, "block_reduction", "stage a1 ir mr k");
+    check_default(narrow, "stage a1", "merge b i");
+}
+
 static void all(void) {
+    RUN(rows_of_a_padded_operand_are_one_loop);
     RUN(panels_are_packed_side_by_side);
     RUN(a_long_formula_prefetches_its_streams);
     RUN(streams_of_an_epilogue_are_prefetched);

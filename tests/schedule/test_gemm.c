@@ -250,8 +250,52 @@ static void many_arguments_behind_a_sum_are_walked_along_rows(void) {
     unsetenv("QN_DEBUG");
 }
 
+/* ---- operands with rows that are not there --------------------------------------------------- */
+
+/* A [b, t, k] without its first `cut` places of t, padded to [b, t, k] again, times [k, n], of rows
+ * that are kept an addend, too; the zeros meet infinities. */
+static float *padded_product(const char *device, const int64_t *d, int64_t cut, int threads) {
+    const int64_t b = d[0], t = d[1], k = d[2], n = d[3];
+    qn_options options = QN_OPTIONS(.device = device, .threads = threads);
+    qn_ctx *qn = qn_open(&options);
+    float *x = numbers(b * (t - cut) * k, 1), *y = numbers(k * n, 2);
+    float *out = malloc((size_t)(b * t * n) * sizeof *out);
+    if (n > 1) y[n - 1] = INFINITY;
+    int64_t pad[6] = {0, 0, cut, 0, 0, 0};
+    qn_tensor *rows = qn_from(qn, QN_F32, 3, (int64_t[]){b, t - cut, k}, x);
+    qn_tensor *columns = qn_from(qn, QN_F32, 2, (int64_t[]){k, n}, y);
+    qn_tensor *z = qn_relu(qn_matmul(qn_pad(rows, pad, QN_PAD_CONSTANT, 0), columns));
+    if (qn_read(z, out, (size_t)(b * t * n) * sizeof *out)) FAIL("%s", qn_error(qn));
+    qn_close(qn);
+    free(x);
+    free(y);
+    return out;
+}
+
+static void rows_that_are_padded_are_zeros(void) {
+    static const int64_t shape[][4] = {{4, 65, 700, 300}, {3, 17, 64, 64}, {2, 9, 1000, 67},
+                                       {5, 2, 130, 96},   {1, 40, 80, 70}, {7, 1, 90, 128}};
+    for (int s = 0; s < 6; s++)
+        for (int64_t cut = 0; cut <= shape[s][1]; cut += shape[s][1] > 9 ? shape[s][1] - 8 : 1) {
+            const int64_t *d = shape[s], n = d[0] * d[1] * d[3];
+            float *want = padded_product("ref", d, cut, 1);
+            int bad = 0;
+            for (int threads = 1; threads < 4; threads += 2) {
+                float *got = padded_product("cpu", d, cut, threads);
+                for (int64_t i = 0; i < n; i++) {
+                    bool same = got[i] == want[i] || (isnan(got[i]) && isnan(want[i]));
+                    bad += !same && !(fabsf(got[i] - want[i]) <= 1e-4F * (1 + fabsf(want[i])));
+                }
+                free(got);
+            }
+            if (bad) FAIL("shape %d, cut %lld: %d wrong", s, (long long)cut, bad);
+            free(want);
+        }
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
+    RUN(rows_that_are_padded_are_zeros);
     RUN(products_of_any_shape_agree_whatever_the_threads);
     RUN(products_of_narrow_numbers_are_summed_in_the_wider_type);
     RUN(many_arguments_behind_a_sum_are_walked_along_rows);

@@ -62,6 +62,26 @@ static int loop_class(const scheduler *m, const expr_id *f, loop_h l, bool swapp
     return a && b ? 0 : a ? 1 : b ? 2 : 0;
 }
 
+bool schedule_masked_rows(scheduler *m, const contraction_operand *a, stmt_id outer, stmt_id inner,
+                          stmt_id sum) {
+    const sym_store *s = m->k->syms;
+    sym valid = a->access.valid;
+    bool rows = sym_uses(s, valid, schedule_at(m, outer)->l.var) ||
+                sym_uses(s, valid, schedule_at(m, inner)->l.var);
+    return a->direct && rows && !sym_uses(s, valid, schedule_at(m, sum)->l.var) &&
+           schedule_in_step_but(m, outer, inner, a->mem);
+}
+
+/* Can two loops of rows be one? They are not in step where the operand lacks some rows; once it is
+ * packed they are, and the copy has zeros for what is not there. */
+static bool rows_merge(scheduler *m, const product *x, bool swapped, loop_h outer, loop_h inner) {
+    stmt_id at = stmt_of(m, outer), below = stmt_of(m, inner);
+    contraction now;
+    if (schedule_in_step(m, at, below)) return true;
+    return contraction_of(m->k, stmt_of(m, x->c.loop[0]), &now) &&
+           schedule_masked_rows(m, &now.of[swapped], at, below, stmt_of(m, x->sum));
+}
+
 /* Sort the chain into the order batch, rows, columns; merge each class as far as strides allow. The
  * factors are read again after each merge, which makes other loops and so other factors. */
 static bool sort_loops(scheduler *m, product *x, bool swapped) {
@@ -77,7 +97,9 @@ static bool sort_loops(scheduler *m, product *x, bool swapped) {
     for (int i = c->n - 2; i >= 0; i--) {
         int k = loop_class(m, f, c->loop[i], swapped);
         if (k != loop_class(m, f, c->loop[i + 1], swapped)) continue;
-        if (k && !schedule_in_step(m, stmt_of(m, c->loop[i]), stmt_of(m, c->loop[i + 1]))) continue;
+        if (k == 1 && !rows_merge(m, x, swapped, c->loop[i], c->loop[i + 1])) continue;
+        if (k == 2 && !schedule_in_step(m, stmt_of(m, c->loop[i]), stmt_of(m, c->loop[i + 1])))
+            continue;
         loop_h both = step_merge(maybe(m), c->loop[i], c->loop[i + 1], "m");
         if (!both.id) continue;
         c->loop[i] = both;
@@ -156,6 +178,8 @@ static void choose_row_packing(plan *p) {
     if (p->pack_rows || !p->a->plain || p->depth < 32 || p->rows < 2) return;
     if (p->a->as >= 0)
         own = p->columns >= 4 * m->lanes;
+    else if (down == INT64_MAX)
+        own = true;
     else if (along == 1)
         own = many && collides(m->limits, row_distance(p, p->a, down));
     else if (down == 1)
