@@ -14,7 +14,7 @@ typedef struct kind_of {
 
 typedef struct change {
     int input, output; /* output -1: a gradient is cleared */
-    bool grad;
+    bool grad, fed;    /* fed: what was there is an input */
 } change;
 
 struct ready_object {
@@ -83,6 +83,7 @@ static bool changes_of(ready_object *r, PyObject *list) {
         if (!PyArg_ParseTuple(PyList_GetItem(list, i), "iip", &c->input, &c->output, &grad))
             return false;
         c->grad = grad;
+        for (int k = 0; k < r->captures; k++) c->fed |= r->whose[k] == c->input;
     }
     return true;
 }
@@ -268,9 +269,22 @@ static bool has_plan(ready_object *r) {
     return true;
 }
 
+/* A gradient that is replaced, and that nothing is made of, goes before the run, whose memory can
+ * then be its. The function clears it, too, before it makes another. */
+static bool drop_gradients(const ready_object *r, PyObject *const *input) {
+    for (int i = 0; i < r->change_count; i++) {
+        const change *c = &r->changes[i];
+        if (c->grad && ((tensor_object *)input[c->input])->grad && !c->fed &&
+            PyObject_SetAttrString(input[c->input], "grad", Py_None))
+            return false;
+    }
+    return true;
+}
+
 /* Of inputs that are held. */
 static PyObject *run_plan(ready_object *r, PyObject *const *input, qn_tensor **t) {
-    PyObject *outputs = has_plan(r) ? plan_run_handles(r->plan, t) : NULL;
+    bool ready = has_plan(r) && drop_gradients(r, input);
+    PyObject *outputs = ready ? plan_run_handles(r->plan, t) : NULL;
     if (!outputs || !change_inputs(r, input, outputs)) {
         Py_XDECREF(outputs);
         return NULL;

@@ -750,6 +750,19 @@ class Refused(unittest.TestCase):
                         self.assertEqual(set(other.tolist()), {2.0 ** k})
                     del other
 
+    def test_a_cleared_gradient_makes_room_for_the_next(self):
+        """Before the run; one that is held stays, and one that is added to is an input."""
+        code = "import quern as qn\nw = qn.ones((1 << 20,)); w.requires_grad = True\n" \
+            "@qn.jit\ndef f(x):\n    w.grad = None\n    (w * x).sum().backward()\n" \
+            "@qn.jit\ndef g(x):\n    (w * x).sum().backward()\n" \
+            "x = qn.ones((1 << 20,)); f(x); held = w.grad; f(x); f(x)\n" \
+            "print(qn.stats()['peak_bytes'] >> 20, held.sum().item() / (1 << 20))\n" \
+            "g(x); g(x); print(w.grad.sum().item() / (1 << 20))"
+        path = str(Path(__file__).resolve().parent.parent)
+        done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path},
+                              capture_output=True, text=True)
+        self.assertEqual(done.stdout.split(), ["16", "1.0", "3.0"], done.stderr)
+
     def test_printing_is_no_reading(self):
         texts = []
         with warnings.catch_warnings():
