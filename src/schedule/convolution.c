@@ -146,10 +146,12 @@ static int runs_of(const conv *c, int f) {
 }
 
 /* Does the sum merge into one loop? */
-static bool merges(scheduler *m, const loop_chain *sum) {
-    for (int i = 0; i + 1 < sum->n; i++)
-        if (!schedule_in_step(m, stmt_of(m, sum->loop[i]), stmt_of(m, sum->loop[i + 1])))
+static bool merges(scheduler *m, const contraction *x, const loop_chain *sum) {
+    for (int i = 0; i + 1 < sum->n; i++) {
+        stmt_id outer = stmt_of(m, sum->loop[i]), inner = stmt_of(m, sum->loop[i + 1]);
+        if (!schedule_in_step(m, outer, inner) && !schedule_terms_merge(m, x, outer, inner))
             return false;
+    }
     return true;
 }
 
@@ -188,7 +190,7 @@ static bool read_lowered(conv *c, stmt_id loop, contraction *x) {
     loop_chain outs = loop_chain_of(m, loop), sum = loop_chain_of(m, x->reduction);
     int first, second;
     if (!read_outs(c, &outs) || !(first = runs_of(c, 0)) || !(second = runs_of(c, 1))) return false;
-    if (!merges(m, &sum)) return true;
+    if (!merges(m, x, &sum)) return true;
     stmt_id last = stmt_of(m, sum.loop[sum.n - 1]);
     return (first > 1 && !(second == 1 && rows_pack(c, x, 0, last))) ||
            (second > 1 && !(first == 1 && rows_pack(c, x, 1, last)));

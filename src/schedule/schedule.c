@@ -154,21 +154,22 @@ int schedule_lanes(const scheduler *m) {
 
 /* ---- merging --------------------------------------------------------------------------------- */
 
-bool schedule_in_step_but(scheduler *m, stmt_id outer, stmt_id inner, mem_id mem) {
+bool schedule_loads_in_step(scheduler *m, const ir_access *t, stmt_id outer, stmt_id inner) {
     sym_store *s = m->k->syms;
-    sym vo = schedule_at(m, outer)->l.var, vi = schedule_at(m, inner)->l.var,
-        n = schedule_at(m, inner)->l.extent;
+    sym vo = schedule_at(m, outer)->l.var, vi = schedule_at(m, inner)->l.var, co, ci, rest;
+    if (sym_uses(s, t->valid, vo) || sym_uses(s, t->valid, vi)) return false;
+    if (t->dyn && (ir_expr_uses(m->k, t->dyn, vo) || ir_expr_uses(m->k, t->dyn, vi))) return false;
+    return ir_linear(m->k, t->index, vo, &co, &rest) && ir_linear(m->k, t->index, vi, &ci, &rest) &&
+           co == sym_mul(s, ci, schedule_at(m, inner)->l.extent);
+}
+
+bool schedule_in_step_but(scheduler *m, stmt_id outer, stmt_id inner, mem_id mem) {
+    sym vo = schedule_at(m, outer)->l.var;
     ir_access *t;
     uint32_t count = ir_accesses(m->k, inner, &t);
     for (uint32_t i = 0; i < count; i++) {
-        sym co, ci, ro, ri;
         if (mem && t[i].mem == mem && t[i].load) continue;
-        if (sym_uses(s, t[i].valid, vo) || sym_uses(s, t[i].valid, vi)) return false;
-        if (t[i].dyn && (ir_expr_uses(m->k, t[i].dyn, vo) || ir_expr_uses(m->k, t[i].dyn, vi)))
-            return false;
-        if (!ir_linear(m->k, t[i].index, vo, &co, &ro)) return false;
-        if (!ir_linear(m->k, t[i].index, vi, &ci, &ri)) return false;
-        if (co != sym_mul(s, ci, n)) return false;
+        if (!schedule_loads_in_step(m, &t[i], outer, inner)) return false;
     }
     for (stmt_id c = inner; c; c = ir_next(m->k, c, inner)) {
         const ir_stmt *x = schedule_at(m, c);

@@ -261,8 +261,9 @@ bool schedule_is_arg(const scheduler *m, const ir_access *t);
 /* Bytes of so many elements of the memory. An expression may have more than memory could: what is
  * beyond 64 bits stays at their end. */
 int64_t schedule_bytes(const scheduler *m, mem_id mem, int64_t elements);
-/* Can (outer, inner) be one index to all accesses below but loads of mem (0: to all): outer's
- * stride = inner's * extent? */
+/* Can (outer, inner) be one index to the access: outer's stride = inner's * extent? */
+bool schedule_loads_in_step(scheduler *m, const ir_access *t, stmt_id outer, stmt_id inner);
+/* To all accesses below but loads of mem (0: to all)? */
 bool schedule_in_step_but(scheduler *m, stmt_id outer, stmt_id inner, mem_id mem);
 static inline bool schedule_in_step(scheduler *m, stmt_id outer, stmt_id inner) {
     return schedule_in_step_but(m, outer, inner, 0);
@@ -271,6 +272,9 @@ static inline bool schedule_in_step(scheduler *m, stmt_id outer, stmt_id inner) 
  * is padded along them? `sum`: the reduction's loop. */
 bool schedule_masked_rows(scheduler *m, const contraction_operand *a, stmt_id outer, stmt_id inner,
                           stmt_id sum);
+/* Can two loops of the sum be one though an operand has them in another order or lacks some terms:
+ * whole rows of it are read, so that a computed index is little beside them? */
+bool schedule_terms_merge(scheduler *m, const contraction *x, stmt_id outer, stmt_id inner);
 void schedule_merge_in_step(scheduler *m, loop_chain *c);
 
 /* Accesses of arguments below s that are contiguous along the loop; stores count double. */

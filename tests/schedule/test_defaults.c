@@ -659,7 +659,35 @@ static void rows_of_a_padded_operand_are_one_loop(void) {
     check_default(narrow, "stage a1", "merge b i");
 }
 
+/* Sequences by time and by example: rows of both are read whole, in any order. Where an operand is
+ * contiguous along the sum, its order is that of the loops. */
+static void terms_in_two_orders_are_one_sum(void) {
+    static const char *const form = "kernel \"gradient\" {\n"
+                                    "  arg a0 f32[262144] write\n"
+                                    "  arg a1 f32[1048576] read\n"
+                                    "  arg a2 f32[262144] read\n"
+                                    "  local t0 f32[1]\n"
+                                    "  for i < 1024 {\n"
+                                    "    for j < 256 {\n"
+                                    "      def t0 = f32(0)\n"
+                                    "      for t < 64 {\n"
+                                    "        for b < 16 {\n"
+                                    "          t0[0] += mul(a1[16384*t + 1024*b + i], a2[%s])\n"
+                                    "        }\n"
+                                    "      }\n"
+                                    "      a0[256*i + j] = t0[0]\n"
+                                    "    }\n"
+                                    "  }\n"
+                                    "}\n";
+    char rows[900], along[900];
+    snprintf(rows, sizeof rows, form, "256*t + 16384*b + j; valid=(62 - t >= 0)");
+    snprintf(along, sizeof along, form, "t + 64*b + 1024*j");
+    check_default(rows, "merge t b", "merge b t");
+    check_default(along, "accumulate t0", "merge t b");
+}
+
 static void all(void) {
+    RUN(terms_in_two_orders_are_one_sum);
     RUN(rows_of_a_padded_operand_are_one_loop);
     RUN(panels_are_packed_side_by_side);
     RUN(a_long_formula_prefetches_its_streams);

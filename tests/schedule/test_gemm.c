@@ -293,8 +293,46 @@ static void rows_that_are_padded_are_zeros(void) {
         }
 }
 
+/* The sum over t and b of A [t, b, m] times B [b, t - cut, n] padded to [b, t, n]. */
+static float *two_orders(const char *device, const int64_t *d, int64_t cut, int threads) {
+    const int64_t t = d[0], b = d[1], m = d[2], n = d[3];
+    qn_options options = QN_OPTIONS(.device = device, .threads = threads);
+    qn_ctx *qn = qn_open(&options);
+    float *x = numbers(t * b * m, 1), *y = numbers(b * (t - cut) * n, 2);
+    float *out = malloc((size_t)(m * n) * sizeof *out);
+    const int64_t pad[6] = {0, 0, 0, cut, 0, 0};
+    qn_tensor *in[2] = {
+        qn_from(qn, QN_F32, 3, (int64_t[]){t, b, m}, x),
+        qn_pad(qn_from(qn, QN_F32, 3, (int64_t[]){b, t - cut, n}, y), pad, QN_PAD_CONSTANT, 0)};
+    if (qn_read(qn_einsum(2, in, "tbi,btj->ij"), out, (size_t)(m * n) * sizeof *out))
+        FAIL("%s", qn_error(qn));
+    qn_close(qn);
+    free(x);
+    free(y);
+    return out;
+}
+
+static void terms_in_two_orders_are_summed_once(void) {
+    static const int64_t shape[][4] = {{64, 16, 200, 96}, {65, 4, 70, 133}, {9, 31, 33, 64},
+                                       {1, 100, 40, 40},  {50, 1, 64, 64},  {7, 3, 5, 3}};
+    for (int s = 0; s < 6; s++)
+        for (int64_t cut = 0; cut < 3 && cut < shape[s][0]; cut++) {
+            const int64_t *d = shape[s], n = d[2] * d[3];
+            float *want = two_orders("ref", d, cut, 1);
+            for (int threads = 1; threads < 4; threads += 2) {
+                float *got = two_orders("cpu", d, cut, threads);
+                int bad = 0;
+                for (int64_t i = 0; i < n; i++) bad += !(fabsf(got[i] - want[i]) <= 1e-4F);
+                if (bad) FAIL("shape %d, cut %lld: %d wrong", s, (long long)cut, bad);
+                free(got);
+            }
+            free(want);
+        }
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
+    RUN(terms_in_two_orders_are_summed_once);
     RUN(rows_that_are_padded_are_zeros);
     RUN(products_of_any_shape_agree_whatever_the_threads);
     RUN(products_of_narrow_numbers_are_summed_in_the_wider_type);

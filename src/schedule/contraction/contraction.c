@@ -35,6 +35,42 @@ static bool moves(const scheduler *m, expr_id factor, loop_h l) {
     return ir_expr_uses(m->k, factor, var_of(m, l));
 }
 
+/* Are rows of it contiguous, and is no mask or conversion in the way? */
+static bool has_rows(const scheduler *m, const contraction *x, int f) {
+    const contraction_operand *a = &x->of[f];
+    bool beside = false;
+    if (!a->direct || a->as >= 0) return false;
+    for (int i = 0; i < x->outs; i++) {
+        if (sym_uses(m->k->syms, a->access.valid, schedule_at(m, x->loop[i].at)->l.var))
+            return false;
+        bool own = x->loop[i].side == (f ? SIDE_SECOND : SIDE_FIRST);
+        beside |= own && x->loop[i].fixed[f] && x->loop[i].step[f] == 1;
+    }
+    return beside;
+}
+
+bool schedule_terms_merge(scheduler *m, const contraction *x, stmt_id outer, stmt_id inner) {
+    for (int f = 0; f < 2; f++)
+        if (!schedule_loads_in_step(m, &x->of[f].access, outer, inner) && !has_rows(m, x, f))
+            return false;
+    return true;
+}
+
+/* Make one loop of those of the sum that can be. */
+static void merge_terms(scheduler *m, stmt_id loop, loop_chain *r) {
+    contraction x;
+    schedule_merge_in_step(m, r);
+    for (int i = r->n - 2; i >= 0; i--) {
+        if (!contraction_of(m->k, loop, &x)) return;
+        if (!schedule_terms_merge(m, &x, stmt_of(m, r->loop[i]), stmt_of(m, r->loop[i + 1])))
+            continue;
+        loop_h both = step_merge(maybe(m), r->loop[i], r->loop[i + 1], "m");
+        if (!both.id) continue;
+        r->loop[i] = both;
+        loop_chain_drop(r, i + 1);
+    }
+}
+
 /* A contraction with rows and columns, each of whose factors loads an argument; the reduction's
  * loops are merged where they can be, whatever it is. */
 static bool read_product(scheduler *m, stmt_id loop, product *x) {
@@ -43,7 +79,7 @@ static bool read_product(scheduler *m, stmt_id loop, product *x) {
     if (!red || schedule_at(m, def)->kind != STMT_DEF || schedule_at(m, red)->kind != STMT_LOOP)
         return false;
     loop_chain r = loop_chain_of(m, red);
-    schedule_merge_in_step(m, &r);
+    merge_terms(m, loop, &r);
     x->sum = r.loop[r.n - 1];
     if (!contraction_of(m->k, loop, &x->is) || !x->is.of[0].loads || !x->is.of[1].loads)
         return false;
