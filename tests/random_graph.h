@@ -100,6 +100,12 @@ static inline double row_value(int op, const double *x) {
     return v.f;
 }
 
+/* Rows that are true to units of the larger of two terms, below 1 here, which cancel near a zero
+ * (docs/accuracy.md). */
+static inline bool cancels(int op) {
+    return op == OP_SILU_SLOPE || op == OP_GELU_SLOPE || op == OP_GELU_TANH_SLOPE;
+}
+
 /* A smooth row within its domain: range and slopes by sampling. */
 static inline bool sampled(step *s, const step *const *x) {
     const op_row *row = &op_rows[s->op];
@@ -127,6 +133,7 @@ static inline bool sampled(step *s, const step *const *x) {
         err += 2 * slope[k] * x[k]->err;
         margin += slope[k] * (x[k]->hi - x[k]->lo) / (points - 1);
     }
+    if (cancels(s->op)) err += ldexp(1, 1 - dtype_precision(s->dtype));
     return settle(s, lo - margin, hi + margin, err, -1);
 }
 
