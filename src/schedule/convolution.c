@@ -445,9 +445,10 @@ static bool rows_around(const conv *c, bool deep) {
 
 /* Where a loop of the output stands: from outside in. `deep`: blocks of the sum are outside. */
 static int rank_of(const conv *c, int i, bool panels, bool deep) {
-    if (i == c->lanes) return panels ? 2 : 6;
-    if (i == c->rows) return rows_around(c, deep) ? 3 : 5;
-    return in_both(c, i) ? 0 : only_in(c, i, c->b) ? 1 : 4;
+    bool around = rows_around(c, deep);
+    if (i == c->lanes) return panels ? 2 : around ? 4 : 7;
+    if (i == c->rows) return around ? 3 : 6;
+    return in_both(c, i) ? 0 : only_in(c, i, c->b) ? 1 : 5;
 }
 
 /* Sort the loops of the output by rank; loop numbers follow. */
@@ -527,8 +528,11 @@ static bool build_tile(conv *c) {
     if (!row.outer.id || !column.outer.id) return false;
     rows->h = row.outer, lanes->h = column.outer;
     c->row = row.inner;
-    if (!inward(c, row.inner, c->rows) || !inward(c, column.inner, c->lanes)) return false;
-    if (c->lanes < c->rows && !step_swap(maybe(m), column.inner, row.inner)) return false;
+    bool outside = c->lanes < c->rows; /* what stands further in goes first */
+    if (!outside && !inward(c, column.inner, c->lanes)) return false;
+    if (!inward(c, row.inner, c->rows)) return false;
+    if (outside && !inward(c, column.inner, c->lanes)) return false;
+    if (outside && !step_swap(maybe(m), column.inner, row.inner)) return false;
     loop2 vectors = schedule_vectors(m, column.inner);
     c->u = vectors.outer, c->v = vectors.inner;
     return step_accumulate(maybe(m), c->tile, c->v).done &&
@@ -628,12 +632,12 @@ static void pack_lanes(conv *c, loop_h where, loop_h panels) {
 static loop_h split_parts(conv *c) {
     conv_loop *l = &c->loop[0];
     int threads = c->m->limits->threads > 1 ? c->m->limits->threads : 1;
-    int64_t part = ceil_div(l->trips, 2 * threads);
-    while (part > 1 && l->trips % part) part--;
+    int64_t trips = trips_of(c->m, l->h), part = ceil_div(trips, 2 * threads);
+    while (c->rows && part > 1 && trips % part) part--; /* tiles of rows need no equal parts */
     if (part < 2) return NO_LOOP;
     loop2 t = step_split(c->m, l->h, part, "parts", "in");
     if (!t.outer.id) return NO_LOOP;
-    l->trips = part;
+    if (c->rows) l->trips = part;
     l->h = t.inner;
     return t.outer;
 }
@@ -735,7 +739,7 @@ bool schedule_convolution(scheduler *m, stmt_id loop) {
     if (panels && pack && staged) several = block_panels(c, at, choose_panels(c, at, deep));
     deep = deep && schedule_block_sums(m, c->tile, sum, c->loop[first].h).tile;
     loop_h parts = NO_LOOP;
-    if (pack && !deep && !panels && !outer && c->rows) parts = split_parts(c);
+    if (pack && !deep && !panels && !outer) parts = split_parts(c);
     if (pack)
         pack_lanes(c,
                    deep       ? sum
