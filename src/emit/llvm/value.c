@@ -70,9 +70,9 @@ val *llvm_number(llvm *s, llvm_key key, int level) {
     if (!n->key[0]) {
         memcpy(n->key, key.part, sizeof key.part);
         s->numbered_count++;
-    } else if (n->value.v && n->value.level <= s->depth &&
+    } else if (n->value.v && n->value.level <= level &&
                s->level[n->value.level].serial == n->serial) {
-        return &n->value;
+        return &n->value; /* one that was wanted further in alone is not there out here */
     }
     n->value = (val){.level = level};
     n->serial = s->level[level].serial;
