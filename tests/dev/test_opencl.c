@@ -154,6 +154,18 @@ static void agrees(const char *text, const char *lines) {
     ir_close(k);
 }
 
+/* PoCL 3.1 aborted over the last store, where LLVM had threaded a jump past it. */
+static void the_first_member_stores_behind_a_loop_of_barriers(void) {
+    agrees("kernel \"squares\" {\n arg a0 bool[1] write\n local t0 bool[1]\n"
+           " local t1 f64[1]\n arg a1 f64[128] read\n arg a2 f64[2] write\n"
+           " arg a3 f64[2] write\n def t0 = bool(1)\n for r0 < 2 {\n def t1 = f64(0)\n"
+           " for r1 < 64 {\n t1[0] += mul(a1[2*r1 + r0], a1[2*r1 + r0])\n }\n"
+           " a2[r0] = t1[0]\n a3[r0] = t1[0]\n"
+           " t0[0] min= or(eq(t1[0], t1[0]), ne(t1[0], t1[0]))\n }\n a0[0] = t0[0]\n}\n",
+           "split r1 32 -> oj j\nrfactor t1 j\nthread j\ntree_reduce j_1\nthread j_1_1\n"
+           "thread j_1_2\nthread j_1_3\nthread j_1_4\nthread j_1_5\n");
+}
+
 static void tiles_live_where_members_find_them(void) {
     agrees("kernel \"sums\" {\n dim n 1 512\n arg a0 f32[5] write\n arg a1 f32[5*n] read\n"
            " local t0 f32[1]\n for i < 5 {\n def t0 = f32(0)\n for k < n {\n"
@@ -299,6 +311,7 @@ int main(int argc, char **argv) {
     RUN(a_forked_child_closes_its_copy);
     if (harness_open(&h, "opencl", 1)) {
         RUN(members_wait_at_barriers);
+        RUN(the_first_member_stores_behind_a_loop_of_barriers);
         RUN(tiles_live_where_members_find_them);
         RUN(what_a_group_cannot_share_is_refused);
         RUN(memory_that_is_not_there_is_not_given);

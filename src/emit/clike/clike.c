@@ -335,10 +335,22 @@ void clike_loop(clike *c, stmt_id loop) {
     clike_close_block(c);
 }
 
+/* What the first member alone stores behind a loop stands apart from the loop's end. PoCL 3.1 looks
+ * at what is between barriers once LLVM has threaded jumps past equal tests, and aborts the process
+ * where two ways lead into it. */
+static void part_from_loop(clike *c, const ir_stmt *t) {
+    if (t->kind != STMT_STORE || !clike_first_only(c, t)) return;
+    clike_line(c);
+    str_addf(c->out, "%s\n", c->dialect->barrier);
+}
+
 void clike_block(clike *c, stmt_id parent) {
+    bool behind = false; /* a loop */
     for (stmt_id i = ir_s(c->k, parent)->first; i; i = ir_s(c->k, i)->next) {
         ir_stmt t = *ir_s(c->k, i);
-        if (t.kind == STMT_LOOP)
+        if (behind) part_from_loop(c, &t);
+        behind = t.kind == STMT_LOOP;
+        if (behind)
             clike_loop(c, i);
         else if (t.kind == STMT_DEF)
             write_define(c, t.def.mem, t.def.value);
