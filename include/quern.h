@@ -484,7 +484,7 @@ typedef struct qn_plan_options {
      * on: the caller lets go of an input's tensor behind a run. Where that is the only name of a
      * value which nothing else needs, the output may lie where it does, and then the tensor is used
      * up as a donated one; else it stays. QN_EARG where there are fewer. */
-    int states, state_input, state_output;
+    int64_t states, state_input, state_output;
 } qn_plan_options;
 #define QN_PLAN_OPTIONS(...) QN_STRUCT(qn_plan_options, __VA_ARGS__)
 

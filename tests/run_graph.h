@@ -258,9 +258,9 @@ static inline bool add_slopes(qn_ctx *qn, const program *p, qn_tensor **t, int l
     return true;
 }
 
-/* Does it have the largest or the smallest of floats? All that attain it share its gradient. Where a
- * graph shows that they are one value repeated nothing is divided; where that was read before, each
- * has its part, and their sum is rounded. */
+/* Does it have the largest or the smallest of floats? All that attain it share its gradient. Where
+ * a graph shows that they are one value repeated nothing is divided; where that was read before,
+ * each has its part, and their sum is rounded. */
 static inline bool shares(const program *p) {
     for (int i = 0; i < p->steps; i++)
         if ((p->step[i].op == OP_MAX || p->step[i].op == OP_MIN) &&

@@ -21,9 +21,13 @@ text="src/ir/text/parse.c src/ir/text/text.c src/ir/tree.c src/ir/check.c src/ir
 # The command is no part of the library, which is all that the calls reach.
 api="include/*.h $(find src -mindepth 2 -maxdepth 3 -name '*.[ch]' ! -path 'src/cli/*' | sort | tr '\n' ' ')
     tests/run/fuzz_api.c tests/api.h tests/api_calls.h"
-# All that a graph goes through, and how graphs are made.
-compiler="$(find src -mindepth 2 -name '*.[ch]' | grep -Ev '^src/(cli|llm|onnx|text|archive|export|view|data|nn)/' |
+# All that a graph goes through whatever compiles its kernels, what is each compiler's, and how graphs are made.
+compiler="$(find src -mindepth 2 -name '*.[ch]' |
+    grep -Ev '^src/(cli|llm|onnx|text|archive|export|view|data|nn|emit/llvm|emit/clike|dev/cpu|dev/opencl)/' |
     sort | tr '\n' ' ')"
+by_llvm="src/emit/llvm/*.[ch] src/dev/cpu/*.[ch]"
+by_cc="src/emit/clike/*.[ch] src/dev/cpu/*.[ch]"
+by_opencl="src/emit/clike/*.[ch] src/dev/opencl/*.[ch]"
 graphs="$compiler tests/run/fuzz_graph.c tests/random_program.h tests/random_graph.h tests/range_graph.h
     tests/run_graph.h tests/shrink_graph.h"
 loops="$compiler tests/run/fuzz_loops.c tests/random_loop.h"
@@ -45,12 +49,12 @@ kinds() { # unquoted: names of files, found and on one line
         echo llvm 50000 compared 4000 $lines src/run/passes.c src/math/*.c src/emit/*.c src/emit/llvm/*.c
         echo api-ref 1000000 inputs 100000 $api
         echo api-cpu 1000000 inputs 20000 $api
-        echo graphs 1000000 compared 4000 $graphs
-        echo loops 100000 compared 3000 $loops
-        echo graphs-cc 10000 compared 400 $graphs
-        echo loops-cc 1000 compared 100 $loops
-        echo graphs-opencl 10000 compared 100 $graphs
-        echo loops-opencl 1000 compared 50 $loops
+        echo graphs 1000000 compared 4000 $graphs $by_llvm
+        echo loops 100000 compared 3000 $loops $by_llvm
+        echo graphs-cc 10000 compared 400 $graphs $by_cc
+        echo loops-cc 1000 compared 100 $loops $by_cc
+        echo graphs-opencl 10000 compared 100 $graphs $by_opencl
+        echo loops-opencl 1000 compared 50 $loops $by_opencl
     }
 }
 

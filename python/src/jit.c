@@ -389,11 +389,12 @@ static PyObject *plan_new(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *in, *out;
     unsigned long long donate;
-    qn_plan_options o = QN_PLAN_OPTIONS(.no_assignments = true);
-    if (!PyArg_ParseTuple(args, "O!O!Kiii", &PyList_Type, &in, &PyList_Type, &out, &donate,
-                          &o.states, &o.state_input, &o.state_output))
+    long long states, from, to;
+    if (!PyArg_ParseTuple(args, "O!O!KLLL", &PyList_Type, &in, &PyList_Type, &out, &donate, &states,
+                          &from, &to))
         return NULL;
-    o.donate = donate;
+    qn_plan_options o = QN_PLAN_OPTIONS(.donate = donate, .no_assignments = true, .states = states,
+                                        .state_input = from, .state_output = to);
     int inputs, outputs;
     qn_ctx *qn = core_ctx();
     qn_tensor **x = handles(in, &inputs), **y = handles(out, &outputs);

@@ -246,22 +246,6 @@ static void lanes_that_are_always_off_load_zero(void) {
             }
 }
 
-/* Two looks at the same places, the one in a loop found first, the other made before the loop. */
-static void what_was_made_in_a_loop_is_not_there_before_it(void) {
-    static const char *const order[] = {"a1[3*v; valid=(n - 1 >= 0)], a1[3*v; valid=(i - 2 >= 0)]",
-                                        "a1[3*v; valid=(i - 2 >= 0)], a1[3*v; valid=(n - 1 >= 0)]"};
-    for (int k = 0; k < 2; k++) {
-        char text[512];
-        snprintf(text, sizeof text,
-                 "kernel \"two looks\" {\n dim n 0 2\n arg a0 f32[96] write\n"
-                 " arg a1 f32[48] read\n arg a2 f32[6] read\n for i < 6 {\n vec v < 16 {\n"
-                 "  a0[16*i + v] = where(lt(a2[i], f32(0)), %s)\n }\n }\n}\n",
-                 order[k]);
-        run((harness_case){.text = text, .dim = {1}});
-        run((harness_case){.text = text, .dim = {0}});
-    }
-}
-
 static void computed_indices_agree(void) {
     run((harness_case){
         .text = "kernel \"gather\" {\n dim n 1 512\n arg a0 f32[100] read\n arg a1 i64[n] read\n"
@@ -759,7 +743,6 @@ static void every_test(void) {
     RUN(divided_indices_agree);
     RUN(padding_loads_zero);
     RUN(lanes_that_are_always_off_load_zero);
-    RUN(what_was_made_in_a_loop_is_not_there_before_it);
     RUN(computed_indices_agree);
     RUN(reductions_agree);
     RUN(horizontal_reductions_agree);

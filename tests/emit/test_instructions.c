@@ -32,6 +32,22 @@ static int count_in_ir(kernel *k, const char *text) {
     return n;
 }
 
+/* Two looks at the same places, the one in a loop found first, the other made before the loop. */
+static void what_was_made_in_a_loop_is_not_there_before_it(void) {
+    static const char *const order[] = {"a1[3*v; valid=(n - 1 >= 0)], a1[3*v; valid=(i - 2 >= 0)]",
+                                        "a1[3*v; valid=(i - 2 >= 0)], a1[3*v; valid=(n - 1 >= 0)]"};
+    for (int k = 0; k < 2; k++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "kernel \"two looks\" {\n dim n 0 2\n arg a0 f32[96] write\n"
+                 " arg a1 f32[48] read\n arg a2 f32[6] read\n for i < 6 {\n vec v < 16 {\n"
+                 "  a0[16*i + v] = where(lt(a2[i], f32(0)), %s)\n }\n }\n}\n",
+                 order[k]);
+        run((harness_case){.text = text, .dim = {1}});
+        run((harness_case){.text = text, .dim = {0}});
+    }
+}
+
 /* The formulas' two factors of a power of two are one instruction where there is one, and the bits
  * stay: results from 0 over the smallest to infinity. */
 static void powers_of_two_scale_at_once(void) {
@@ -210,6 +226,7 @@ static void fetches_are_written_and_change_nothing(void) {
 }
 
 static void every_test(void) {
+    RUN(what_was_made_in_a_loop_is_not_there_before_it);
     RUN(powers_of_two_scale_at_once);
     RUN(lookups_agree_on_every_dtype);
     RUN(functions_by_pieces_look_up_in_registers);

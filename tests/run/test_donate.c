@@ -332,9 +332,10 @@ static void what_is_not_the_runs_alone_stays(void) {
     qn_close(qn);
 }
 
-/* ---- states whose names are let go ----------------------------------------------------------- */
+/* ---- states whose names are let go ---------------------------------------------------------- */
 
-/* x + y and y + 1 of x and y, of which the second takes y's place; by index k of y, too, checked. */
+/* x + y and y + 1 of x and y, of which the second takes y's place; by index k of y, too, which is
+ * checked. */
 static qn_plan *one_state(qn_ctx *qn, bool indexed) {
     qn_scope s = qn_scope_begin(qn);
     int64_t k = 0;

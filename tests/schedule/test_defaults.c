@@ -686,8 +686,8 @@ static void terms_in_two_orders_are_one_sum(void) {
     check_default(along, "accumulate t0", "merge t b");
 }
 
-/* A weight's gradient: its places go around the sum inside of a tile's rows and columns, for what is
- * stored of a tile lies together; the lanes' operand is packed once for a part of the rows. */
+/* A weight's gradient: its places go around the sum inside of a tile's rows and columns, for what
+ * is stored of a tile lies together; the lanes' operand is packed once for a part of the rows. */
 static void places_of_a_weight_are_inside_its_channels(void) {
     check_default("kernel \"weights\" {\n"
                   "  arg a0 f32[2359296] write\n"

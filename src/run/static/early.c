@@ -3,8 +3,8 @@
  * What is checked behind a run holds on to the values that the run replaces, for an index outside
  * of its axis must leave them. Where indices are little work beside the rest, as labels and tokens
  * are, what they are at most and at least has a plan of its own, which runs first; then the graph's
- * own plan cannot fail so any more and writes over what nobody else needs. Indices that are computed
- * of much, as those that a router chooses, are looked at behind the run. */
+ * own plan cannot fail so any more and writes over what nobody else needs. Indices that are
+ * computed of much, as those that a router chooses, are looked at behind the run. */
 #include "run/run.h"
 
 enum { PART = 8 }; /* of the work of the whole, for early ones to be worth their plan */

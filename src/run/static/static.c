@@ -442,14 +442,21 @@ qn_plan *qn_plan_new_with(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_
     if (o.states < 0 || o.state_input < 0 || o.state_output < 0 || o.states > n_in ||
         o.states > n_out || o.state_input > n_in - o.states || o.state_output > n_out - o.states)
         return fail_null(qn, QN_EARG,
-                         "plan_new_with: %d states from input %d and output %d on, and there are "
-                         "%d inputs and %d outputs",
-                         o.states, o.state_input, o.state_output, n_in, n_out);
+                         "plan_new_with: %lld states from input %lld and output %lld on, and there "
+                         "are %d inputs and %d outputs",
+                         (long long)o.states, (long long)o.state_input, (long long)o.state_output,
+                         n_in, n_out);
     if (qn->run->dev->unfused)
         return fail_null(qn, QN_EDEVICE, "plan_new: device %s has no plans", qn->run->dev->name);
-    const static_lists lists = {n_in,     n_out,         inputs,
-                                outputs,  o.donate,      o.no_assignments,
-                                o.states, o.state_input, o.state_output};
+    const static_lists lists = {.n_in = n_in,
+                                .n_out = n_out,
+                                .inputs = inputs,
+                                .outputs = outputs,
+                                .donate = o.donate,
+                                .no_assignments = o.no_assignments,
+                                .states = (int)o.states,
+                                .state_input = (int)o.state_input,
+                                .state_output = (int)o.state_output};
     compiling c = {qn, lists, NULL};
     qn_scope handles = qn_scope_begin(qn);
     if (!handles) return NULL;
