@@ -60,6 +60,9 @@ class Player:
     def median(self):
         return statistics.median(self.times[WARM:]) if self.alive else math.nan
 
+    def first(self):
+        return f"{self.times[0] / 1e3:.1f}" if self.times else ""
+
     def apart(self, exact):
         """At most, of the losses, from exact ones."""
         return max(abs(a / b - 1) for a, b in zip(self.losses, exact)) if self.alive else math.nan
@@ -99,7 +102,7 @@ def row(case, threads, rounds, libraries, folder):
     again = played("quern", case, threads, weights, 1, **cache)
     os.remove(weights)
     return [case, ms(ours.median()), *(ms(players[n].median()) if n in players else "" for n in PEERS),
-            f"{best / ours.median():.2f}", f"{ours.times[0] / 1e3:.1f}", f"{again.times[0] / 1e3:.1f}",
+            f"{best / ours.median():.2f}", ours.first(), again.first(),
             f"{ours.used:.0f}", f"{torch.used / ours.used:.2f}" if torch else "",
             f"{ours.apart(exact):.1e}", f"{torch.apart(exact):.1e}" if torch else ""], best / ours.median()
 
