@@ -567,7 +567,7 @@ static bool check_memories(checker *c) {
     }
     for (stmt_id s = ir_s(k, k->root)->first; s; s = ir_s(k, s)->next)
         par |= ir_s(k, s)->kind == STMT_LOOP && ir_s(k, s)->loop == LOOP_PAR;
-    return ir_nests_fit(k, c->why) && (!par || ir_roots_independent(k, c->why));
+    return ir_nests_fit(k, c->why) && (!par || ir_roots_independent(k, false, c->why));
 }
 
 /* The tables' entries, used or not, since emitters take them unchecked. */

@@ -409,7 +409,7 @@ static expr_id stored_constant(const kernel *k, const ir_access *t) {
     return ir_e(k, s->store.value[0])->kind == EXPR_CONST ? s->store.value[0] : 0;
 }
 
-bool ir_roots_independent(kernel *k, str *why) {
+bool ir_roots_independent(kernel *k, bool stores, str *why) {
     ir_access *t;
     uint32_t n = ir_accesses(k, k->root, &t);
     stmt_id *root = arena_alloc(&k->arena, (n + 1) * sizeof *root);
@@ -430,7 +430,7 @@ bool ir_roots_independent(kernel *k, str *why) {
         if (storing[t[i].mem] && storing[t[i].mem] != root[i] && (t[i].load || !constant[t[i].mem]))
             return ir_refuse(why, "the kernel's root statements depend on each other");
     for (stmt_id s = ir_s(k, k->root)->first; s; s = ir_s(k, s)->next)
-        if (ir_s(k, s)->kind != STMT_LOOP)
+        if (ir_s(k, s)->kind != STMT_LOOP && !(stores && ir_s(k, s)->kind == STMT_STORE))
             return ir_refuse(why, "a statement at the root is not part of any loop");
     return true;
 }

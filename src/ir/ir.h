@@ -422,7 +422,7 @@ bool ir_no_carried_but(kernel *k, stmt_id loop, bool *but, str *why);
  * once? */
 bool ir_no_carried_for(kernel *k, stmt_id loop, mem_id m);
 /* The kernel's roots do not depend on each other. */
-bool ir_roots_independent(kernel *k, str *why);
+bool ir_roots_independent(kernel *k, bool stores, str *why);
 /* May a transform add statements to this block? Not to the root of a kernel with parallel roots,
  * nor between two loops of a THREAD nest. */
 bool ir_divisible(const kernel *k, stmt_id block, str *why);

@@ -9,7 +9,8 @@
  * as each of them pays by itself, with as many runs as there are answers, not their product.
  *
  * A step that is refused and was to be legal (steps.c) drops its proposal. The log says why
- * (QN_DEBUG=s); where all are dropped the kernel runs as it was lowered.
+ * (QN_DEBUG=s). Where all are dropped the kernel takes those steps of the first that were not
+ * refused: each is right by itself, and a kernel as it was lowered can be a hundred times slower.
  *
  * Answers come from rates, sizes and the price, so no answer may change how a float sum is grouped:
  * choices.h. Questions that the price cannot answer are put only where a search begins. */
@@ -221,10 +222,12 @@ static schedule_counts go_through(proposer *x, script *steps, str *out) {
     cleanup_push(h, &c, close_proposer, x);
     proposal best = propose_all(x);
     x->counts.ungrouped = best.ungrouped && !best.refused;
-    if (out && !best.refused) str_add(out, best.lines.s);
-    if (steps && !best.refused) *steps = best.steps;
+    bool sound = !best.refused || !best.ungrouped;
+    if (out && sound) str_add(out, best.lines.s);
+    if (steps && sound) *steps = best.steps;
     if (best.refused && debug_on(x->k->ctx, 's'))
-        log_line(x->k->ctx, "s %s: no proposal is left, it runs as lowered", x->k->name);
+        log_line(x->k->ctx, "s %s: no proposal is left, it runs %s", x->k->name,
+                 sound ? "by what was not refused of the first" : "as lowered");
     cleanup_run(h, &c);
     return x->counts;
 }

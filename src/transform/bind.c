@@ -2,7 +2,8 @@
  * changes.
  *
  *   par     a root loop whose iterations share no element that one of them stores to; every root
- *           must be a loop and independent of the others
+ *           must be a loop, or a store, which becomes one of one trip, and independent of the
+ *           others
  *   vec     at most IR_LANES iterations, no vector loop around or inside, no tile defined inside
  *           (accumulate moves it out), inner extents that do not depend on the lane, and no element
  *           that two lanes touch, but to update it by one monoid
@@ -39,7 +40,7 @@ static bool vec_allowed(kernel *k, stmt_id loop, str *why) {
 
 static bool par_allowed(kernel *k, stmt_id loop, str *why) {
     if (ir_s(k, loop)->parent != k->root) return ir_refuse(why, "only a root loop can be parallel");
-    return ir_roots_independent(k, why) && ir_no_carried(k, loop, loop, FREEDOM_AT_ONCE, why);
+    return ir_roots_independent(k, true, why) && ir_no_carried(k, loop, loop, FREEDOM_AT_ONCE, why);
 }
 
 static bool unroll_allowed(kernel *k, stmt_id loop, str *why) {
@@ -65,6 +66,17 @@ static bool registers_kept(kernel *k, str *why) {
     return true;
 }
 
+/* A store at the root beside parallel loops is one item of the launch. */
+static void wrap_stores(kernel *k) {
+    for (stmt_id s = ir_s(k, k->root)->first, next; s; s = next) {
+        next = ir_s(k, s)->next;
+        if (ir_s(k, s)->kind != STMT_STORE) continue;
+        stmt_id one = ir_loop(k, k->root, LOOP_SERIAL, "one", SYM_ONE);
+        ir_move(k, one, k->root, s);
+        ir_move(k, s, one, 0);
+    }
+}
+
 bool transform_bind(kernel *k, stmt_id loop, loop_kind kind, str *why) {
     uint8_t before = ir_s(k, loop)->loop;
     if (kind == LOOP_VEC && !vec_allowed(k, loop, why)) return false;
@@ -73,9 +85,12 @@ bool transform_bind(kernel *k, stmt_id loop, loop_kind kind, str *why) {
     if (kind == LOOP_WORD && !word_allowed(k, loop, why)) return false;
     if (kind == LOOP_THREAD && !ir_no_carried(k, loop, loop, FREEDOM_AT_ONCE, why)) return false;
     ir_s(k, loop)->loop = (uint8_t)kind;
-    if (ir_nests_fit(k, why) && registers_kept(k, why)) return true;
-    ir_s(k, loop)->loop = before;
-    return false;
+    if (!ir_nests_fit(k, why) || !registers_kept(k, why)) {
+        ir_s(k, loop)->loop = before;
+        return false;
+    }
+    if (kind == LOOP_PAR) wrap_stores(k);
+    return true;
 }
 
 bool apply_serial(kernel *k, const transform_args *a, transform_made *made, str *why) {

@@ -717,7 +717,31 @@ static void places_of_a_weight_are_inside_its_channels(void) {
                   "-> parts in", "swap o p");
 }
 
+/* An optimizer's count of its steps, beside a weight's gradient: one more item. */
+static void a_number_beside_a_product_leaves_it_parallel(void) {
+    char text[900], whole[800];
+    product_of(whole, 256, 512, 300, BESIDE);
+    char *loops = strstr(whole, "  for i");
+    snprintf(text, sizeof text,
+             "%.*s  arg a3 f32[1] write\n  arg a4 f32[1] read\n"
+             "  a3[0] = add(a4[0], f32(1))\n%s",
+             (int)(loops - whole), whole, loops);
+    check_default(text, "par ", "unroll nothing");
+    kernel *k = parse(text);
+    const machine limits = one_of(150);
+    str lines, why;
+    str_open(&lines, &ctx.heap);
+    str_open(&why, &ctx.heap);
+    schedule_default(k, &limits, &lines);
+    CHECK(transform_lines(k, lines.s, &why) > 0);
+    CHECK(ir_check(k, &why));
+    str_free(&lines);
+    str_free(&why);
+    ir_close(k);
+}
+
 static void all(void) {
+    RUN(a_number_beside_a_product_leaves_it_parallel);
     RUN(places_of_a_weight_are_inside_its_channels);
     RUN(terms_in_two_orders_are_one_sum);
     RUN(rows_of_a_padded_operand_are_one_loop);
