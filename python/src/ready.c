@@ -269,8 +269,8 @@ static bool has_plan(ready_object *r) {
     return true;
 }
 
-/* A gradient that is replaced, and that nothing is made of, goes before the run, whose memory can
- * then be its. The function clears it, too, before it makes another. */
+/* An old gradient that is no input of the plan is released before the run, which can then use its
+ * memory. The plain function clears it first, too. */
 static bool drop_gradients(const ready_object *r, PyObject *const *input) {
     for (int i = 0; i < r->change_count; i++) {
         const change *c = &r->changes[i];

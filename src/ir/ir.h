@@ -421,7 +421,7 @@ bool ir_no_carried_but(kernel *k, stmt_id loop, bool *but, str *why);
 /* Do different iterations of the loop access different elements of that memory, one by one or at
  * once? */
 bool ir_no_carried_for(kernel *k, stmt_id loop, mem_id m);
-/* The kernel's roots do not depend on each other. */
+/* The kernel's roots do not depend on each other, and are loops, or, with `stores`, stores. */
 bool ir_roots_independent(kernel *k, bool stores, str *why);
 /* May a transform add statements to this block? Not to the root of a kernel with parallel roots,
  * nor between two loops of a THREAD nest. */

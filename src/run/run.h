@@ -565,6 +565,10 @@ typedef struct static_lists {
     int states, state_input, state_output; /* that outputs take the place of */
 } static_lists;
 
+/* What a leaf gets its value from in a run: an input, by number, or a parameter (input -1), whose
+ * handle is kept. Raises. */
+void static_leaf(qn_ctx *qn, const static_lists *l, node_id leaf, int *input, qn_tensor **owner);
+
 /* early.c: indices that are looked at before a run. */
 typedef struct early_checks {
     run_plan *plan; /* NULL: there are none */

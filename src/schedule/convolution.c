@@ -192,8 +192,8 @@ static bool read_lowered(conv *c, stmt_id loop, contraction *x) {
     if (!read_outs(c, &outs) || !(first = runs_of(c, 0)) || !(second = runs_of(c, 1))) return false;
     if (!merges(m, x, &sum)) return true;
     stmt_id last = stmt_of(m, sum.loop[sum.n - 1]);
-    return (first > 1 && !(second == 1 && rows_pack(c, x, 0, last))) ||
-           (second > 1 && !(first == 1 && rows_pack(c, x, 1, last)));
+    if (first == 1 && second == 1) return false;
+    return (first > 1 && second > 1) || !rows_pack(c, x, second > 1, last);
 }
 
 /* Read the contraction, and merge what can be. */

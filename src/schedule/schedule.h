@@ -263,7 +263,7 @@ bool schedule_is_arg(const scheduler *m, const ir_access *t);
 int64_t schedule_bytes(const scheduler *m, mem_id mem, int64_t elements);
 /* Can (outer, inner) be one index to the access: outer's stride = inner's * extent? */
 bool schedule_loads_in_step(scheduler *m, const ir_access *t, stmt_id outer, stmt_id inner);
-/* To all accesses below but loads of mem (0: to all)? */
+/* Can they be one index to all accesses below the loops, but for loads of mem (0: no exception)? */
 bool schedule_in_step_but(scheduler *m, stmt_id outer, stmt_id inner, mem_id mem);
 static inline bool schedule_in_step(scheduler *m, stmt_id outer, stmt_id inner) {
     return schedule_in_step_but(m, outer, inner, 0);
@@ -272,8 +272,8 @@ static inline bool schedule_in_step(scheduler *m, stmt_id outer, stmt_id inner) 
  * is padded along them? `sum`: the reduction's loop. */
 bool schedule_masked_rows(scheduler *m, const contraction_operand *a, stmt_id outer, stmt_id inner,
                           stmt_id sum);
-/* Can two loops of the sum be one though an operand has them in another order or lacks some terms:
- * whole rows of it are read, so that a computed index is little beside them? */
+/* Can two loops of the sum be merged though they are not in step for an operand, which is stored in
+ * another order or padded? Where it is read by whole rows a computed index costs little. */
 bool schedule_terms_merge(scheduler *m, const contraction *x, stmt_id outer, stmt_id inner);
 void schedule_merge_in_step(scheduler *m, loop_chain *c);
 

@@ -27,13 +27,8 @@ static void name_leaves(early_checks *e, qn_ctx *qn, arena *a, const plan_reques
         const graph_node *x = node_at(qn->graph, r->order[i]);
         if (!node_is_memory(x)) continue;
         uint32_t leaf = e->leaves++;
-        e->input[leaf] = -1;
         e->shape[leaf] = x->shape;
-        kept_forget(qn, x->buffer);
-        for (int j = 0; j < l->n_in; j++)
-            if (tensor_at(l->inputs[j])->node == r->order[i]) e->input[leaf] = j;
-        if (e->input[leaf] < 0)
-            e->owner[leaf] = handle_name(&tensor_keep(static_owner(qn, r->order[i]))->h);
+        static_leaf(qn, l, r->order[i], &e->input[leaf], &e->owner[leaf]);
     }
 }
 

@@ -136,6 +136,15 @@ tensor *static_owner(qn_ctx *qn, node_id leaf) {
         g->text.s);
 }
 
+void static_leaf(qn_ctx *qn, const static_lists *l, node_id leaf, int *input, qn_tensor **owner) {
+    kept_forget(qn, node_at(qn->graph, leaf)->buffer);
+    *input = -1;
+    *owner = NULL;
+    for (int j = 0; j < l->n_in; j++)
+        if (tensor_at(l->inputs[j])->node == leaf) *input = j;
+    if (*input < 0) *owner = handle_name(&tensor_keep(static_owner(qn, leaf))->h);
+}
+
 static void name_leaves(capture *c, const static_lists *l) {
     static_plan *p = c->p;
     graph *g = p->qn->graph;
@@ -149,15 +158,11 @@ static void name_leaves(capture *c, const static_lists *l) {
         const graph_node *x = node_at(g, c->order[i]);
         if (!node_is_memory(x)) continue;
         uint32_t leaf = p->leaves++;
-        p->leaf_input[leaf] = -1;
         p->leaf_shape[leaf] = x->shape;
+        p->leaf_input[leaf] = -1;
         p->leaf_constant[leaf] = constants_number(&p->constants, c->order[i]);
         if (p->leaf_constant[leaf] >= 0) continue;
-        kept_forget(p->qn, x->buffer);
-        for (int j = 0; j < l->n_in; j++)
-            if (tensor_at(l->inputs[j])->node == c->order[i]) p->leaf_input[leaf] = j;
-        if (p->leaf_input[leaf] < 0)
-            p->leaf_owner[leaf] = handle_name(&tensor_keep(static_owner(p->qn, c->order[i]))->h);
+        static_leaf(p->qn, l, c->order[i], &p->leaf_input[leaf], &p->leaf_owner[leaf]);
     }
 }
 
