@@ -137,7 +137,8 @@ typedef enum qn_llm_state {
     QN_LLM_ENDED = 2,   /* the model ended the text */
     QN_LLM_STOPPED = 3, /* a text of `stop` came */
     QN_LLM_FULL = 4,    /* there are as many tokens as were wanted, or as there is room for */
-    QN_LLM_LEFT = 5     /* `piece` ended it */
+    QN_LLM_LEFT = 5,    /* `piece` ended it */
+    QN_LLM_FAILED = 6   /* an error ended it */
 } qn_llm_state;
 typedef struct qn_llm_progress {
     qn_llm_state state;
@@ -151,6 +152,13 @@ QN_API qn_code qn_llm_begin(qn_llm *m, int64_t n, const int32_t *ids,
 /* Read a chunk of the prompt at most, or make a token, of the selected cache's text. QN_EARG: there
  * is none, it is over, or another call changed the cache. After another error it is over, too. */
 QN_API qn_code qn_llm_step(qn_llm *m, qn_llm_progress *out, size_t size);
+/* A step of the text of each of n caches, whichever is selected, into out [n], `size` bytes each.
+ * Those that make a token make it together, 32 at a time: weights are read once for all of them, so
+ * that many texts take little longer than one (but for mixtures of experts). Their logits are those
+ * of qn_llm_step but for the last bits. QN_EARG: a cache is given twice, or as qn_llm_step; nothing
+ * was done. Other errors are of the texts whose state is QN_LLM_FAILED; the rest have gone on. */
+QN_API qn_code qn_llm_step_many(qn_llm *m, int64_t n, const int64_t *caches, qn_llm_progress *out,
+                                size_t size);
 
 #ifdef __cplusplus
 }

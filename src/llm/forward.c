@@ -62,13 +62,14 @@ static int tables_of(const llm *m) {
                                                      : 2;
 }
 
+/* Of tokens at the places `given`. */
 static void tables_fill(llm *m, int64_t n) {
     int64_t half = m->config.size[DIM_HALF];
     for (int k = 0; k < tables_of(m); k += 2) {
         const double *speed = k ? m->local_speed : m->speed;
         double stretch = k ? 1 : m->stretch;
         for (int64_t i = 0; i < n * half; i++) {
-            float angle = (float)(m->now->held + i / half) * (float)speed[i % half];
+            float angle = (float)m->given[i / half] * (float)speed[i % half];
             m->table[k][i] = (float)(cos((double)angle) * stretch);
             m->table[k + 1][i] = (float)(sin((double)angle) * stretch);
         }
@@ -77,11 +78,20 @@ static void tables_fill(llm *m, int64_t n) {
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
+/* Tokens of several texts, one of each: which cache it has, and how many it has read before. */
+typedef struct batch {
+    qn_tensor *cache, *held; /* [n] of i64; NULL: all tokens are one text's */
+    qn_tensor *seen;         /* [n, 1, most + 1]: rows of its cache that a text may look at */
+    qn_tensor *windowed;     /* of layers with windows */
+    const int64_t *at;       /* rows of all caches: numbers, or the variables */
+} batch;
+
 typedef struct pass {
     llm *m;
     const llm_weight *w; /* of the layer */
     int64_t n, past;     /* tokens that come, and are there: numbers, or the variables */
     int64_t first;       /* row of the cache */
+    batch rows;          /* of GRAPH_BATCH, whose tokens are those of n texts */
     qn_tensor *table[4];
     bool windowed;
     bool bytes; /* what blocks are multiplied with is made of bytes */
@@ -161,6 +171,35 @@ static qn_tensor *remember(const pass *p, qn_tensor *cache, qn_tensor *rows) {
     return qn_cast(qn_slice(cache, 1, p->first, end, 1), QN_F32);
 }
 
+/* A new row into the cache of each text, which its variable says the row of; rows 0 to `past` of
+ * all of these, [heads, n, past + 1, head]. Which text has which cache is an index of the kernels
+ * that read them. */
+static qn_tensor *remember_batch(const pass *p, qn_tensor *cache, qn_tensor *rows) {
+    const llm *m = p->m;
+    const int64_t shape[4] = {m->config.kv_heads, m->caches, m->rows, m->config.size[DIM_HEAD]};
+    rows = qn_cast(rows, qn_dtype_of(cache));
+    for (int64_t i = 0; i < p->n; i++) {
+        int64_t at = p->rows.at[i], end = qn_dim_add(m->ctx, at, 1);
+        if (qn_assign(qn_slice(cache, 1, at, end, 1), qn_slice(rows, 1, i, i + 1, 1))) return NULL;
+    }
+    qn_tensor *t = qn_slice(qn_reshape(cache, 4, shape), 2, 0, qn_dim_add(m->ctx, p->past, 1), 1);
+    return qn_cast(qn_take(t, p->rows.cache, 1), QN_F32);
+}
+
+/* Of tokens of several texts: those heads that share keys are a head's queries. [n, queries] */
+static qn_tensor *attention_batch(const pass *p, qn_tensor *q, qn_tensor *k, qn_tensor *v,
+                                  const qn_attention_options *o) {
+    const llm_config *c = &p->m->config;
+    const int64_t shape[2] = {c->kv_heads, c->heads / c->kv_heads},
+                  flat[2] = {p->n, c->size[DIM_QUERIES]};
+    qn_attention_options own = *o;
+    own.causal = own.grouped = false;
+    own.window = 0;
+    own.mask = p->windowed ? p->rows.windowed : p->rows.seen;
+    q = qn_transpose(qn_unflatten(q, 0, 2, shape), 1, 2); /* [kv_heads, n, shared, head] */
+    return qn_reshape(qn_transpose(qn_attention(q, k, v, &own), 0, 1), 2, flat);
+}
+
 static qn_tensor *attention(const pass *p, qn_tensor *x, int layer) {
     const llm_config *c = &p->m->config;
     const int64_t *size = c->size;
@@ -178,11 +217,14 @@ static qn_tensor *attention(const pass *p, qn_tensor *x, int layer) {
     bool normed = c->arch->flags & ARCH_QK_NORM;
     q = rotated(p, by_heads(p, q, c->heads, normed ? SLOT_Q_NORM : 0));
     k = rotated(p, by_heads(p, k, c->kv_heads, normed ? SLOT_K_NORM : 0));
-    k = remember(p, p->m->keys[layer], k);
-    v = remember(p, p->m->values[layer], by_heads(p, v, c->kv_heads, 0));
+    v = by_heads(p, v, c->kv_heads, 0);
+    k = p->rows.cache ? remember_batch(p, p->m->keys[layer], k) : remember(p, p->m->keys[layer], k);
+    v = p->rows.cache ? remember_batch(p, p->m->values[layer], v)
+                      : remember(p, p->m->values[layer], v);
     qn_attention_options o =
         QN_ATTENTION_OPTIONS(.causal = true, .scale = c->scale, .cap = c->cap, .grouped = true);
     if (p->windowed) o.window = c->window;
+    if (p->rows.cache) return linear(p, attention_batch(p, q, k, v, &o), SLOT_OUT, SLOT_OUT_BIAS);
     qn_tensor *y = qn_transpose(qn_attention(q, k, v, &o), 0, 1);
     y = qn_reshape(y, 2, (const int64_t[]){p->n, size[DIM_QUERIES]});
     return linear(p, y, SLOT_OUT, SLOT_OUT_BIAS);
@@ -265,12 +307,30 @@ static qn_tensor *logits_of(const pass *p, qn_tensor *x) {
     return cap > 0 ? qn_mul(qn_tanh(qn_mul(x, qn_like(x, 1 / cap))), qn_like(x, cap)) : x;
 }
 
-/* What a graph gives of its inputs: ids; targets, of losses; places, or tables. */
+/* What texts of a batch may look at: rows up to their own, or the last ones of these. */
+static void batch_masks(pass *p) {
+    qn_ctx *qn = p->m->ctx;
+    const int64_t shape[3] = {p->n, 1, qn_dim_add(qn, p->past, 1)};
+    qn_tensor *row = qn_iota(qn, QN_I64, 3, shape, 2);
+    qn_tensor *held = qn_reshape(p->rows.held, 3, (const int64_t[]){p->n, 1, 1});
+    p->rows.seen = qn_le(row, held);
+    if (!p->m->config.window) return;
+    qn_tensor *last = qn_add(row, qn_like(row, (double)p->m->config.window));
+    p->rows.windowed = qn_and(p->rows.seen, qn_gt(last, held));
+}
+
+/* What a graph gives of its inputs: ids; targets, of losses; caches and how much they hold, of a
+ * batch; places, or tables. */
 static qn_tensor *forward(pass p, llm_kind kind, qn_tensor *const *in) {
     llm *m = p.m;
     const llm_config *c = &m->config;
-    qn_tensor *const *next = in + (kind == GRAPH_LOSSES ? 2 : 1);
+    qn_tensor *const *next = in + (kind == GRAPH_LOSSES ? 2 : kind == GRAPH_BATCH ? 3 : 1);
     p.bytes = m->int8 && kind == GRAPH_TOKEN;
+    if (kind == GRAPH_BATCH) {
+        p.rows.cache = in[1];
+        p.rows.held = in[2];
+        batch_masks(&p);
+    }
     qn_tensor *x = rows_of(&m->whole[SLOT_EMBED], in[0]);
     if (c->arch->flags & ARCH_SCALED) x = qn_mul(x, qn_like(x, (double)(float)sqrt(c->width)));
     if (c->arch->flags & ARCH_PLACES) x = qn_add(x, rows_of(&m->whole[SLOT_PLACES], *next));
@@ -292,21 +352,48 @@ static qn_tensor *forward(pass p, llm_kind kind, qn_tensor *const *in) {
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
-enum { INPUTS_MOST = 6 };
+/* Besides the weights of a batch. */
+enum { INPUTS_MOST = 8 };
 
-/* The graph's inputs for n tokens, a number or a variable, of which there is data. */
-static int inputs_make(llm *m, llm_kind kind, int64_t n, const int32_t *const *ids,
-                       qn_tensor **in) {
+/* What a graph is given. */
+typedef struct given {
+    const int32_t *ids, *targets; /* targets: of losses */
+    const int64_t *cache, *held;  /* of a batch */
+} given;
+
+/* Matrices of floats are inputs of a batch. As parameters each graph of few rows would have a copy
+ * of them, packed for its products. To `in` unless NULL; how many there are. */
+static int batch_weights(const llm *m, qn_tensor **in) {
+    int n = 0;
+    for (int64_t i = -1; i < m->config.layers; i++) {
+        const llm_weight *w = i < 0 ? m->whole : m->layer[i];
+        const int slots = i < 0 ? SLOT_FIRST : SLOTS - SLOT_FIRST;
+        for (int k = 0; k < slots; k++) {
+            if (!w[k].t || w[k].quant || qn_rank(w[k].t) < 2) continue;
+            if (in) in[n] = w[k].t;
+            n++;
+        }
+    }
+    return n;
+}
+
+/* The graph's inputs for n tokens, a number or a variable. */
+static qn_tensor **inputs_make(llm *m, llm_kind kind, int64_t n, const given *g, int *count) {
     qn_ctx *qn = m->ctx;
     const int64_t shape[2] = {n, m->config.size[DIM_HALF]};
+    const int more = kind == GRAPH_BATCH ? batch_weights(m, NULL) : 0;
+    qn_tensor **in = arena_alloc(&m->work, (size_t)(INPUTS_MOST + more) * sizeof *in);
     int k = 0;
-    in[k++] = qn_from(qn, QN_I32, 1, shape, ids[0]);
-    if (kind == GRAPH_LOSSES) in[k++] = qn_from(qn, QN_I32, 1, shape, ids[1]);
+    in[k++] = qn_from(qn, QN_I32, 1, shape, g->ids);
+    if (kind == GRAPH_LOSSES) in[k++] = qn_from(qn, QN_I32, 1, shape, g->targets);
+    if (kind == GRAPH_BATCH) in[k++] = qn_from(qn, QN_I64, 1, shape, g->cache);
+    if (kind == GRAPH_BATCH) in[k++] = qn_from(qn, QN_I64, 1, shape, g->held);
     if (m->config.arch->flags & ARCH_PLACES) in[k++] = qn_from(qn, QN_I32, 1, shape, m->given);
     for (int i = 0; i < tables_of(m); i++) in[k++] = qn_from(qn, QN_F32, 2, shape, m->table[i]);
     for (int i = 0; i < k; i++)
         if (!in[i]) heap_unwind(&qn->heap);
-    return k;
+    *count = k + (more ? batch_weights(m, in + k) : 0);
+    return in;
 }
 
 /* With one cache alone its rows begin at a number. */
@@ -314,48 +401,85 @@ static qn_code bind_cache(const llm *m, int64_t which) {
     return m->caches > 1 ? qn_bind(m->ctx, m->which, which) : QN_OK;
 }
 
-/* Assignments that the program left pending would become the graph's, so they are made first. What
- * it is recorded of is gone in the end: else the cache's old values would be kept at the first run.
- */
-static void graph_make(llm *m, llm_kind kind) {
+/* Of n tokens, a number or a variable. Assignments that the program left pending would become the
+ * graph's, so they are made first. What it is recorded of is gone in the end: else the cache's old
+ * values would be kept at the first run. */
+static qn_plan *graph_make(llm *m, llm_kind kind, int64_t n) {
     qn_ctx *qn = m->ctx;
-    pass p = {.m = m, .past = m->past};
-    const int32_t none = 0, *const ids[2] = {&none, &none};
-    qn_tensor *in[INPUTS_MOST], *out;
+    pass p = {.m = m, .n = n, .past = m->past, .rows.at = m->at};
+    const int32_t none[BATCH_MOST] = {0};
+    const int64_t first[BATCH_MOST] = {0};
     qn_scope scope = qn_scope_begin(qn);
-    p.n = kind == GRAPH_TOKEN ? 1 : m->length;
     if (m->caches > 1) p.first = qn_dim_mul(qn, m->which, m->rows);
     if (qn_realize(1, &m->keys[0]) || qn_bind(qn, m->past, 0) || qn_bind(qn, m->length, 1) ||
         bind_cache(m, 0))
         heap_unwind(&qn->heap);
-    int inputs = inputs_make(m, kind, p.n, ids, in);
-    out = forward(p, kind, in);
-    m->graph[kind] = out ? qn_plan_new(qn, inputs, in, 1, &out) : NULL;
-    if (!m->graph[kind]) heap_unwind(&qn->heap);
+    int inputs;
+    qn_tensor **in = inputs_make(m, kind, n, &(given){none, none, first, first}, &inputs);
+    qn_tensor *out = forward(p, kind, in);
+    qn_plan *plan = out ? qn_plan_new(qn, inputs, in, 1, &out) : NULL;
+    if (!plan) heap_unwind(&qn->heap);
     qn_scope_end(qn, scope);
+    return plan;
+}
+
+/* The oracle has no plans: there each call is recorded anew. */
+static qn_tensor *graph_run(llm *m, qn_plan **plan, llm_kind kind, const pass *p, const given *g) {
+    qn_ctx *qn = m->ctx;
+    qn_tensor *out;
+    bool plans = strcmp(qn_device_of(qn, NULL), "ref") != 0;
+    if (plans && !*plan)
+        *plan = graph_make(m, kind, kind == GRAPH_TOKEN || kind == GRAPH_BATCH ? p->n : m->length);
+    int inputs;
+    tables_fill(m, p->n);
+    qn_tensor **in = inputs_make(m, kind, p->n, g, &inputs);
+    if (!plans) return forward(*p, kind, in);
+    if (qn_bind(qn, m->past, p->past) || bind_cache(m, m->now - m->cache) ||
+        qn_plan_run(*plan, in, &out))
+        heap_unwind(&qn->heap);
+    return out;
 }
 
 qn_tensor *forward_run(llm *m, llm_kind kind, int64_t n, const int32_t *ids,
                        const int32_t *targets) {
-    qn_ctx *qn = m->ctx;
-    const int32_t *const given[2] = {ids, targets};
-    qn_tensor *in[INPUTS_MOST], *out;
-    bool plans = strcmp(qn_device_of(qn, NULL), "ref") != 0; /* the oracle has none */
+    const int64_t held = m->now->held, first = (m->now - m->cache) * m->rows;
     if (kind == GRAPH_CHUNK && n == 1) kind = GRAPH_TOKEN;
-    for (int64_t i = 0; i < n; i++) m->given[i] = (int32_t)(m->now->held + i);
-    tables_fill(m, n);
-    if (plans && !m->graph[kind]) graph_make(m, kind);
-    inputs_make(m, kind, n, given, in);
-    int64_t which = m->now - m->cache;
-    pass p = {.m = m, .n = n, .past = m->now->held, .first = which * m->rows};
-    if (!plans) return forward(p, kind, in);
-    if (qn_bind(qn, m->past, m->now->held) || bind_cache(m, which) ||
-        qn_plan_run(m->graph[kind], in, &out))
-        heap_unwind(&qn->heap);
-    return out;
+    for (int64_t i = 0; i < n; i++) m->given[i] = (int32_t)(held + i);
+    return graph_run(m, &m->graph[kind], kind,
+                     &(pass){.m = m, .n = n, .past = held, .first = first},
+                     &(given){.ids = ids, .targets = targets});
+}
+
+int64_t batch_rows(int64_t n) {
+    int64_t rows = 1;
+    while (rows < n) rows *= 2;
+    return rows;
+}
+
+/* There is a graph for each power of two. What a batch lacks to one are tokens that write a row
+ * which no text can come to, the last one behind a chunk. */
+qn_tensor *forward_batch(llm *m, int64_t n, const int64_t *cache, const int32_t *ids) {
+    const int64_t size = batch_rows(n);
+    int64_t which[BATCH_MOST], held[BATCH_MOST], at[BATCH_MOST], most = 0;
+    int32_t id[BATCH_MOST] = {0};
+    for (int64_t i = 0; i < size; i++) {
+        which[i] = cache[i < n ? i : 0];
+        held[i] = i < n ? m->cache[which[i]].held : m->rows - 1;
+        at[i] = which[i] * m->rows + held[i];
+        m->given[i] = i < n ? (int32_t)held[i] : 0;
+        if (i < n) id[i] = ids[i];
+        if (i < n && held[i] > most) most = held[i];
+        if (!m->at[i]) m->at[i] = qn_var(m->ctx, "row", 0, m->caches * m->rows - 1);
+        if (qn_bind(m->ctx, m->at[i], at[i])) heap_unwind(&m->ctx->heap);
+    }
+    return graph_run(m, &m->batch[__builtin_ctzll((uint64_t)size)], GRAPH_BATCH,
+                     &(pass){.m = m, .n = size, .past = most, .rows.at = at},
+                     &(given){.ids = id, .cache = which, .held = held});
 }
 
 void forward_free(llm *m) {
     for (size_t i = 0; i < COUNT_OF(m->graph); i++)
         if (m->graph[i]) qn_plan_free(m->graph[i]);
+    for (size_t i = 0; i < COUNT_OF(m->batch); i++)
+        if (m->batch[i]) qn_plan_free(m->batch[i]);
 }

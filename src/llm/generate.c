@@ -132,7 +132,7 @@ static void text_go_on(generation *g, bool last) {
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-static int32_t choose(generation *g) {
+static int32_t choose(generation *g, const float *logits) {
     llm *m = g->m;
     int64_t n = m->config.size[DIM_VOCABULARY]; /* rows may be more than there are tokens */
     if (m->tokenizer && qn_tokenizer_size(m->tokenizer) < n) n = qn_tokenizer_size(m->tokenizer);
@@ -142,7 +142,7 @@ static int32_t choose(generation *g) {
                         .o = &g->sample,
                         .n = n,
                         .past = m->now->held,
-                        .logits = m->logits,
+                        .logits = logits,
                         .token = m->now->token};
     return sample_one(&s);
 }
@@ -209,15 +209,10 @@ static bool prompt_read(generation *g) {
     return some == left;
 }
 
-static void step_work(void *arg) {
-    generation *g = arg;
+/* The token behind those that are read, which the logits are of. */
+static void token_add(generation *g, const float *logits) {
     llm *m = g->m;
-    if (g->count) {
-        llm_feed(m, 1, &g->made[g->count - 1]);
-    } else if (!prompt_read(g)) {
-        return;
-    }
-    int32_t id = choose(g);
+    int32_t id = choose(g, logits);
     g->state = QN_LLM_WRITES;
     if (llm_is_end(m, id) && !g->o.ignore_end) {
         g->state = QN_LLM_ENDED;
@@ -227,6 +222,16 @@ static void step_work(void *arg) {
         if (g->state == QN_LLM_WRITES && g->count == g->most) g->state = QN_LLM_FULL;
     }
     if (g->state == QN_LLM_ENDED || g->state == QN_LLM_FULL) text_go_on(g, true);
+}
+
+static void step_work(void *arg) {
+    generation *g = arg;
+    if (g->count) {
+        llm_feed(g->m, 1, &g->made[g->count - 1]);
+    } else if (!prompt_read(g)) {
+        return;
+    }
+    token_add(g, g->m->logits);
 }
 
 /* ---- the public calls ------------------------------------------------------------------------ */
@@ -263,11 +268,28 @@ static qn_code begin(llm *m, const char *call, int64_t n, const int32_t *ids,
     return code;
 }
 
-static qn_code step(llm *m) {
+static void text_fails(generation *g) {
+    g->state = QN_LLM_FAILED;
+    g->over = true;
+}
+
+/* A part of a step of the selected cache's text, which is over where that fails. */
+static qn_code do_part(llm *m, void (*work)(void *arg), void *arg) {
     generation *g = m->now->going;
-    qn_code code = llm_call(m, step_work, g);
-    g->over = code || g->state > QN_LLM_WRITES;
+    qn_code code = llm_call(m, work, arg);
+    g->over = g->state > QN_LLM_WRITES;
+    if (code) text_fails(g);
     return code;
+}
+
+static qn_code step(llm *m) {
+    return do_part(m, step_work, m->now->going);
+}
+
+static void progress_give(const generation *g, void *out, size_t size) {
+    const qn_llm_progress p = {
+        .state = g->state, .kept = g->kept, .made = g->count, .ids = g->made};
+    struct_give(out, size, &p, sizeof p);
 }
 
 qn_code qn_llm_begin(qn_llm *known, int64_t n, const int32_t *ids,
@@ -285,8 +307,101 @@ qn_code qn_llm_step(qn_llm *known, qn_llm_progress *out, size_t size) {
         return fail(m->ctx, QN_EARG, "llm_step: cache %lld has no text that goes on",
                     (long long)(m->now - m->cache));
     qn_code code = step(m);
-    qn_llm_progress p = {.state = g->state, .kept = g->kept, .made = g->count, .ids = g->made};
-    if (!code) struct_give(out, size, &p, sizeof p);
+    if (!code) progress_give(g, out, size);
+    return code;
+}
+
+/* ---- steps of several texts ------------------------------------------------------------------ */
+
+/* Those that write: their last tokens are read together. */
+typedef struct together {
+    llm *m;
+    int64_t n, cache[BATCH_MOST];
+    int32_t id[BATCH_MOST];
+} together;
+
+static void together_read(void *arg) {
+    const together *t = arg;
+    llm_feed_batch(t->m, t->n, t->cache, t->id);
+}
+
+typedef struct row_call {
+    generation *g;
+    const float *logits;
+} row_call;
+
+static void row_work(void *arg) {
+    const row_call *c = arg;
+    token_add(c->g, c->logits);
+}
+
+/* Where they cannot be read all of them fail; after that each is on its own. */
+static qn_code together_step(together *t) {
+    llm *m = t->m;
+    qn_code read = t->n > 1 ? llm_call(m, together_read, t) : QN_OK, code = read;
+    for (int64_t i = 0; i < t->n; i++) {
+        m->now = &m->cache[t->cache[i]];
+        generation *g = m->now->going;
+        row_call c = {g, m->batch_logits + i * m->config.size[DIM_VOCABULARY]};
+        qn_code own = read ? read : t->n == 1 ? step(m) : do_part(m, row_work, &c);
+        if (read) text_fails(g);
+        if (own) code = own;
+    }
+    t->n = 0;
+    return code;
+}
+
+static qn_code many_check(llm *m, int64_t n, const int64_t *caches) {
+    for (int64_t i = 0; i < n; i++) {
+        if (caches[i] < 0 || caches[i] >= m->caches)
+            return fail(m->ctx, QN_ERANGE, "llm_step_many: cache %lld of %lld",
+                        (long long)caches[i], (long long)m->caches);
+        const generation *g = m->cache[caches[i]].going;
+        if (!g || g->over)
+            return fail(m->ctx, QN_EARG, "llm_step_many: cache %lld has no text that goes on",
+                        (long long)caches[i]);
+        for (int64_t k = 0; k < i; k++)
+            if (caches[k] == caches[i])
+                return fail(m->ctx, QN_EARG, "llm_step_many: cache %lld is given twice",
+                            (long long)caches[i]);
+    }
+    return QN_OK;
+}
+
+/* Experts are each token's own: tokens of several texts would share no matrix of theirs. */
+static qn_code many_step(llm *m, int64_t n, const int64_t *caches) {
+    const bool apart = m->config.arch->flags & ARCH_EXPERTS;
+    qn_code code = QN_OK, own;
+    together t = {.m = m};
+    for (int64_t i = 0; i < n; i++) {
+        m->now = &m->cache[caches[i]];
+        const generation *g = m->now->going;
+        if (g->count == 0 || apart) {
+            if ((own = step(m))) code = own;
+            continue;
+        }
+        t.cache[t.n] = caches[i];
+        t.id[t.n++] = g->made[g->count - 1];
+        if (t.n == BATCH_MOST && (own = together_step(&t))) code = own;
+    }
+    own = together_step(&t);
+    return own ? own : code;
+}
+
+qn_code qn_llm_step_many(qn_llm *known, int64_t n, const int64_t *caches, qn_llm_progress *out,
+                         size_t size) {
+    llm *m = object_of(known, HANDLE_LLM, "llm_step_many");
+    if (!m) return handle_code(known);
+    if (n < 0) return fail(m->ctx, QN_EARG, "llm_step_many: %lld caches", (long long)n);
+    if (n && (!caches || !out))
+        return fail(m->ctx, QN_ENULL, "llm_step_many: %s is NULL", caches ? "out" : "caches");
+    qn_code code = many_check(m, n, caches);
+    if (code) return code;
+    llm_cache *const selected = m->now;
+    code = many_step(m, n, caches);
+    m->now = selected;
+    for (int64_t i = 0; i < n; i++)
+        progress_give(m->cache[caches[i]].going, (char *)out + (size_t)i * size, size);
     return code;
 }
 

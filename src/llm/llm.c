@@ -68,10 +68,11 @@ static void cache_make(llm *m, const qn_llm_options *o) {
     m->now = m->cache = arena_zeroed(&m->a, (size_t)m->caches * sizeof *m->cache);
     for (int64_t i = 0; i < m->caches; i++)
         m->cache[i].token = arena_alloc(&m->a, (size_t)m->context * sizeof *m->cache->token);
-    m->given = arena_zeroed(&m->a, (size_t)m->chunk * sizeof *m->given);
+    int64_t most = m->chunk > BATCH_MOST ? m->chunk : BATCH_MOST; /* tokens of a run */
+    m->given = arena_zeroed(&m->a, (size_t)most * sizeof *m->given);
     m->logits = arena_zeroed(&m->a, (size_t)c->size[DIM_VOCABULARY] * sizeof *m->logits);
     for (int i = 0; i < 4; i++)
-        m->table[i] = arena_zeroed(&m->a, (size_t)(m->chunk * half) * sizeof(float));
+        m->table[i] = arena_zeroed(&m->a, (size_t)(most * half) * sizeof(float));
     m->keys = arena_zeroed(&m->a, (size_t)c->layers * sizeof *m->keys);
     m->values = arena_zeroed(&m->a, (size_t)c->layers * sizeof *m->values);
     const int64_t shape[3] = {c->kv_heads, m->caches * m->rows, c->size[DIM_HEAD]};
@@ -286,6 +287,20 @@ void llm_feed(llm *m, int64_t n, const int32_t *ids) {
                   (size_t)m->config.size[DIM_VOCABULARY] * sizeof *m->logits);
         memcpy(m->now->token + m->now->held, ids + i, (size_t)some * sizeof *ids);
         m->now->held += some;
+    }
+}
+
+void llm_feed_batch(llm *m, int64_t n, const int64_t *cache, const int32_t *ids) {
+    const size_t row = (size_t)m->config.size[DIM_VOCABULARY] * sizeof *m->batch_logits;
+    const int64_t most = m->caches < BATCH_MOST ? m->caches : BATCH_MOST;
+    if (!m->batch_logits) m->batch_logits = arena_alloc(&m->a, (size_t)batch_rows(most) * row);
+    qn_scope scope = qn_scope_begin(m->ctx);
+    qn_tensor *logits = forward_batch(m, n, cache, ids);
+    if (qn_read(logits, m->batch_logits, (size_t)batch_rows(n) * row)) heap_unwind(&m->ctx->heap);
+    qn_scope_end(m->ctx, scope);
+    for (int64_t i = 0; i < n; i++) {
+        llm_cache *c = &m->cache[cache[i]];
+        c->token[c->held++] = ids[i];
     }
 }
 

@@ -1,7 +1,8 @@
 /* queue.c - the jobs, and the one thread that has the model.
  *
- * Jobs wait in a queue until a cache is free. Those that have one take turns, a token or a chunk of
- * a prompt each, so that a long one keeps nobody waiting for its end. A job whose reader is slow is
+ * Jobs wait in a queue until a cache is free. Those that have one go on together: a step is a token
+ * of each that writes and a chunk of one prompt, so a long one keeps nobody waiting for its end,
+ * and many texts cost little more than one. A job whose reader is slow is
  * left out until what was made has been taken; after a while it is given up. Nothing that takes
  * time is done under the lock, and of a job that runs only this thread uses the request.
  *
@@ -200,6 +201,7 @@ static void take_first(serve_queue *q) {
         return;
     }
     q->running[cache] = job;
+    job->begun = clock_seconds();
     q->counts.running++;
     job->state = JOB_RUNS;
     pthread_cond_signal(&job->told);
@@ -229,32 +231,57 @@ static bool is_full(serve_job *job) {
     return !job->gone;
 }
 
-/* The turn of cache i; was there something to do? With the lock. */
-static bool take_turn(serve_queue *q, int64_t i) {
+/* Has cache i something to do? With the lock. */
+static bool can_go_on(serve_queue *q, int64_t i) {
     serve_job *job = q->running[i];
     if (!job || is_full(job)) return false;
-    if (job->gone) {
+    if (job->gone) leave_cache(q, i, NULL);
+    return q->running[i];
+}
+
+/* What a step did for the job of cache i; `why`: the error of one that failed. With the lock. */
+static void step_done(serve_queue *q, int64_t i, const qn_llm_progress *p, const char *why) {
+    serve_job *job = q->running[i];
+    if (p->state == QN_LLM_FAILED) {
+        error_set(&job->error, 500, "", "%s", why);
         leave_cache(q, i, NULL);
-        return true;
+        return;
     }
-    qn_llm_progress p = {.state = QN_LLM_READS};
+    q->counts.made += (uint64_t)(p->made - job->made);
+    job->made = p->made;
+    job->kept = p->kept;
+    if (job->text.broken) error_set(&job->error, 500, "", "out of memory");
+    if (p->state > QN_LLM_WRITES) leave_cache(q, i, p->state == QN_LLM_FULL ? "length" : "stop");
+}
+
+/* Those that write, all of them, and of those that read their prompts the one that waits longest,
+ * so that a token waits for a chunk at most. With the lock. */
+static int64_t who_steps(serve_queue *q, int64_t *cache) {
+    int64_t n = 0, reads = -1;
+    for (int64_t i = 0; i < q->caches; i++) {
+        if (!can_go_on(q, i)) continue;
+        if (q->running[i]->made)
+            cache[n++] = i;
+        else if (reads < 0 || q->running[i]->begun < q->running[reads]->begun)
+            reads = i;
+    }
+    if (reads >= 0) cache[n++] = reads;
+    return n;
+}
+
+/* A step of those that have something to do; was there any? With the lock. */
+static bool take_turn(serve_queue *q) {
+    int64_t n = who_steps(q, q->step);
+    if (!n) return false;
     pthread_mutex_unlock(&q->lock);
     double begun = clock_seconds();
-    qn_code code = qn_llm_select(q->m, i) ? QN_EINTERNAL : qn_llm_step(q->m, &p, sizeof p);
+    for (int64_t i = 0; i < n; i++) q->progress[i].state = QN_LLM_FAILED;
+    qn_code code = qn_llm_step_many(q->m, n, q->step, q->progress, sizeof *q->progress);
     double took = clock_seconds() - begun;
     pthread_mutex_lock(&q->lock);
     q->counts.busy += took;
-    q->counts.made += (uint64_t)(code ? 0 : p.made - job->made);
-    if (code) {
-        error_set(&job->error, 500, "", "%s", qn_error(q->qn));
-        qn_clear_error(q->qn);
-        leave_cache(q, i, NULL);
-        return true;
-    }
-    job->made = p.made;
-    job->kept = p.kept;
-    if (job->text.broken) error_set(&job->error, 500, "", "out of memory");
-    if (p.state > QN_LLM_WRITES) leave_cache(q, i, p.state == QN_LLM_FULL ? "length" : "stop");
+    for (int64_t i = 0; i < n; i++) step_done(q, q->step[i], &q->progress[i], qn_error(q->qn));
+    if (code) qn_clear_error(q->qn);
     return true;
 }
 
@@ -285,7 +312,6 @@ void queue_work(serve_queue *q, const atomic_bool *stop, double grace) {
     double until = 0;
     pthread_mutex_lock(&q->lock);
     for (;;) {
-        bool worked = false;
         if (*stop && until <= 0) {
             until = clock_seconds() + grace;
             q->ending = true;
@@ -293,7 +319,7 @@ void queue_work(serve_queue *q, const atomic_bool *stop, double grace) {
         if (q->ending) end_all(q, clock_seconds() > until);
         if (q->ending && !q->counts.running) break;
         while (q->first && is_free(q)) take_first(q);
-        for (int64_t i = 0; i < q->caches; i++) worked |= take_turn(q, i);
+        bool worked = take_turn(q);
         if (!worked && !(q->first && is_free(q))) wait_for_work(q);
     }
     pthread_mutex_unlock(&q->lock);
@@ -310,12 +336,16 @@ bool queue_open(serve_queue *q, qn_ctx *qn, qn_llm *m, int64_t caches, const cha
     q->started = now.tv_sec;
     q->begun = clock_seconds();
     q->running = calloc((size_t)caches, sizeof(serve_job *));
+    q->step = calloc((size_t)caches, sizeof *q->step);
+    q->progress = calloc((size_t)caches, sizeof *q->progress);
     pthread_mutex_init(&q->lock, NULL);
     condition_open(&q->work);
-    return q->running && !qn_llm_get_info(m, &q->info, sizeof q->info);
+    return q->running && q->step && q->progress && !qn_llm_get_info(m, &q->info, sizeof q->info);
 }
 
 void queue_close(serve_queue *q) {
+    free(q->progress);
+    free(q->step);
     free(q->running);
     pthread_cond_destroy(&q->work);
     pthread_mutex_destroy(&q->lock);

@@ -2,8 +2,8 @@
  *
  * A connection has a thread, of libmicrohttpd: it takes the request's bytes (http.c), reads what is
  * wanted (request.c), puts a job into the queue and writes the answer's JSON (answer.c). One thread
- * alone, the command's first one, has the model: it lets the jobs in its caches take turns, a token
- * or a chunk of a prompt each (queue.c). Connections and model meet at jobs, under one lock. */
+ * alone, the command's first one, has the model: it goes on with the jobs in its caches together, a
+ * token of each (queue.c). Connections and model meet at jobs, under one lock. */
 #ifndef QN_SERVE_H
 #define QN_SERVE_H
 
@@ -114,6 +114,8 @@ typedef struct serve_queue {
     const char *name; /* the model's */
     int64_t caches;
     serve_job **running; /* [caches] or NULL */
+    int64_t *step;       /* [caches]: those of a step, and what came of it */
+    qn_llm_progress *progress;
     serve_job *first, **last;
     serve_counts counts;
     uint64_t seed; /* of jobs that have none */
