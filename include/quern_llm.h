@@ -121,6 +121,10 @@ typedef struct qn_llm_generate_options {
      * a zero behind; false ends it. It must not use the model. NULL: nobody is told. */
     bool (*piece)(void *arg, const char *text, size_t size);
     void *arg;
+    /* So many tokens, to 15, are guessed where the last ones were in the text before, and read with
+     * the last one at once. The text is the same but for the last bits of logits; one that repeats
+     * itself, or its prompt, takes fewer steps. Mixtures of experts and activation_bits: none. */
+    int64_t guesses;
 } qn_llm_generate_options;
 #define QN_LLM_GENERATE(...) QN_STRUCT(qn_llm_generate_options, __VA_ARGS__)
 /* Read n tokens, then go on with the model's own: how many there are, and which into *out unless
@@ -149,14 +153,16 @@ typedef struct qn_llm_progress {
 /* Begin a text in the selected cache; arguments and errors are those of qn_llm_generate. */
 QN_API qn_code qn_llm_begin(qn_llm *m, int64_t n, const int32_t *ids,
                             const qn_llm_generate_options *options);
-/* Read a chunk of the prompt at most, or make a token, of the selected cache's text. QN_EARG: there
- * is none, it is over, or another call changed the cache. After another error it is over, too. */
+/* Read a chunk of the prompt at most, or make a token, of the selected cache's text; several where
+ * guesses were right. QN_EARG: there is none, it is over, or another call changed the cache. After
+ * another error it is over, too. */
 QN_API qn_code qn_llm_step(qn_llm *m, qn_llm_progress *out, size_t size);
 /* A step of the text of each of n caches, whichever is selected, into out [n], `size` bytes each.
  * Those that make a token make it together, 32 at a time: weights are read once for all of them, so
  * that many texts take little longer than one (but for mixtures of experts). Their logits are those
- * of qn_llm_step but for the last bits. QN_EARG: a cache is given twice, or as qn_llm_step; nothing
- * was done. Other errors are of the texts whose state is QN_LLM_FAILED; the rest have gone on. */
+ * of qn_llm_step but for the last bits, and of f32 whatever activation_bits says. QN_EARG: a cache
+ * is given twice, or as qn_llm_step; nothing was done. Other errors are of the texts whose state is
+ * QN_LLM_FAILED; the rest have gone on. */
 QN_API qn_code qn_llm_step_many(qn_llm *m, int64_t n, const int64_t *caches, qn_llm_progress *out,
                                 size_t size);
 

@@ -465,6 +465,7 @@ qn_tensor *forward_batch(llm *m, int64_t n, const int64_t *cache, const int32_t 
     for (int64_t i = 0; i < size; i++) {
         which[i] = cache[i < n ? i : 0];
         held[i] = i < n ? m->cache[which[i]].held : m->rows - 1;
+        for (int64_t k = 0; i < n && k < i; k++) held[i] += which[k] == which[i];
         at[i] = which[i] * m->rows + held[i];
         m->given[i] = i < n ? (int32_t)held[i] : 0;
         if (i < n) id[i] = ids[i];

@@ -3,27 +3,10 @@
  * A token may be a part of a character, and its text may depend on the one before; so the text of
  * the last tokens is made anew with each, and what is new of it goes out. What may be the beginning
  * of a text that ends it is held back until it is known. */
-#include "llm/llm.h"
+#include "llm/generation.h"
 
 /* Tokens whose text is made anew. A character is made of four tokens at most. */
 enum { WINDOW = 48, WINDOW_KEPT = 8, CHARACTER = 4 };
-
-typedef struct generation {
-    llm *m;
-    int64_t n;
-    const int32_t *ids;
-    qn_llm_generate_options o;
-    qn_sample_options sample;
-    arena a, scratch; /* of it all; of one choice */
-    int32_t *made;    /* the prompt's last tokens, `lead` of them, lie before */
-    int64_t count, lead, most, kept;
-    int64_t from; /* the first token of the window; below 0: of the prompt */
-    size_t known; /* bytes of the window's text that went on */
-    int64_t gone; /* tokens that it is of */
-    str held;     /* back */
-    qn_llm_state state;
-    bool over; /* no step is to come */
-} generation;
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
@@ -166,6 +149,9 @@ static void generate_check(generation *g) {
                     o->stops);
     if (!m->tokenizer && (o->stops || o->piece))
         raise_error(m->ctx, QN_EARG, "llm_generate: the model has no tokenizer");
+    if (o->guesses < 0 || o->guesses > GUESSES_MOST)
+        raise_error(m->ctx, QN_ERANGE, "llm_generate: %lld guesses; there are from 0 to %d",
+                    (long long)o->guesses, GUESSES_MOST);
     for (int i = 0; i < o->stops; i++)
         if (!o->stop[i] || !*o->stop[i])
             raise_error(m->ctx, QN_EARG, "llm_generate: text %d of stop is %s", i,
@@ -201,16 +187,14 @@ static void begin_work(void *arg) {
     m->now->held = g->kept = common(g);
 }
 
-/* The next part of the prompt; is it the last one? */
-static bool prompt_read(generation *g) {
+bool prompt_read(generation *g) {
     llm *m = g->m;
     int64_t left = g->n - m->now->held, some = left < m->chunk ? left : m->chunk;
     llm_feed(m, some, g->ids + m->now->held);
     return some == left;
 }
 
-/* The token behind those that are read, which the logits are of. */
-static void token_add(generation *g, const float *logits) {
+void token_add(generation *g, const float *logits) {
     llm *m = g->m;
     int32_t id = choose(g, logits);
     g->state = QN_LLM_WRITES;
@@ -224,17 +208,7 @@ static void token_add(generation *g, const float *logits) {
     if (g->state == QN_LLM_ENDED || g->state == QN_LLM_FULL) text_go_on(g, true);
 }
 
-static void step_work(void *arg) {
-    generation *g = arg;
-    if (g->count) {
-        llm_feed(g->m, 1, &g->made[g->count - 1]);
-    } else if (!prompt_read(g)) {
-        return;
-    }
-    token_add(g, g->m->logits);
-}
-
-/* ---- the public calls ------------------------------------------------------------------------ */
+/* ---- beginning and end ----------------------------------------------------------------------- */
 
 void generation_over(generation *g) {
     g->over = true;
@@ -249,8 +223,8 @@ void generation_free(generation *g) {
 }
 
 /* The one that was there before may have given what this one takes, so it goes last. */
-static qn_code begin(llm *m, const char *call, int64_t n, const int32_t *ids,
-                     const qn_llm_generate_options *options) {
+qn_code generation_begin(llm *m, const char *call, int64_t n, const int32_t *ids,
+                         const qn_llm_generate_options *options) {
     qn_llm_generate_options o = QN_LLM_GENERATE();
     qn_sample_options sample = QN_SAMPLE_OPTIONS();
     if (!struct_take(m->ctx, call, "qn_llm_generate_options", &o, sizeof o, options) ||
@@ -268,152 +242,8 @@ static qn_code begin(llm *m, const char *call, int64_t n, const int32_t *ids,
     return code;
 }
 
-static void text_fails(generation *g) {
-    g->state = QN_LLM_FAILED;
-    g->over = true;
-}
-
-/* A part of a step of the selected cache's text, which is over where that fails. */
-static qn_code do_part(llm *m, void (*work)(void *arg), void *arg) {
-    generation *g = m->now->going;
-    qn_code code = llm_call(m, work, arg);
-    g->over = g->state > QN_LLM_WRITES;
-    if (code) text_fails(g);
-    return code;
-}
-
-static qn_code step(llm *m) {
-    return do_part(m, step_work, m->now->going);
-}
-
-static void progress_give(const generation *g, void *out, size_t size) {
-    const qn_llm_progress p = {
-        .state = g->state, .kept = g->kept, .made = g->count, .ids = g->made};
-    struct_give(out, size, &p, sizeof p);
-}
-
 qn_code qn_llm_begin(qn_llm *known, int64_t n, const int32_t *ids,
                      const qn_llm_generate_options *options) {
     llm *m = object_of(known, HANDLE_LLM, "llm_begin");
-    return m ? begin(m, "llm_begin", n, ids, options) : handle_code(known);
-}
-
-qn_code qn_llm_step(qn_llm *known, qn_llm_progress *out, size_t size) {
-    llm *m = object_of(known, HANDLE_LLM, "llm_step");
-    if (!m) return handle_code(known);
-    if (!out) return fail(m->ctx, QN_ENULL, "llm_step: out is NULL");
-    generation *g = m->now->going;
-    if (!g || g->over)
-        return fail(m->ctx, QN_EARG, "llm_step: cache %lld has no text that goes on",
-                    (long long)(m->now - m->cache));
-    qn_code code = step(m);
-    if (!code) progress_give(g, out, size);
-    return code;
-}
-
-/* ---- steps of several texts ------------------------------------------------------------------ */
-
-/* Those that write: their last tokens are read together. */
-typedef struct together {
-    llm *m;
-    int64_t n, cache[BATCH_MOST];
-    int32_t id[BATCH_MOST];
-} together;
-
-static void together_read(void *arg) {
-    const together *t = arg;
-    llm_feed_batch(t->m, t->n, t->cache, t->id);
-}
-
-typedef struct row_call {
-    generation *g;
-    const float *logits;
-} row_call;
-
-static void row_work(void *arg) {
-    const row_call *c = arg;
-    token_add(c->g, c->logits);
-}
-
-/* Where they cannot be read all of them fail; after that each is on its own. */
-static qn_code together_step(together *t) {
-    llm *m = t->m;
-    qn_code read = t->n > 1 ? llm_call(m, together_read, t) : QN_OK, code = read;
-    for (int64_t i = 0; i < t->n; i++) {
-        m->now = &m->cache[t->cache[i]];
-        generation *g = m->now->going;
-        row_call c = {g, m->batch_logits + i * m->config.size[DIM_VOCABULARY]};
-        qn_code own = read ? read : t->n == 1 ? step(m) : do_part(m, row_work, &c);
-        if (read) text_fails(g);
-        if (own) code = own;
-    }
-    t->n = 0;
-    return code;
-}
-
-static qn_code many_check(llm *m, int64_t n, const int64_t *caches) {
-    for (int64_t i = 0; i < n; i++) {
-        if (caches[i] < 0 || caches[i] >= m->caches)
-            return fail(m->ctx, QN_ERANGE, "llm_step_many: cache %lld of %lld",
-                        (long long)caches[i], (long long)m->caches);
-        const generation *g = m->cache[caches[i]].going;
-        if (!g || g->over)
-            return fail(m->ctx, QN_EARG, "llm_step_many: cache %lld has no text that goes on",
-                        (long long)caches[i]);
-        for (int64_t k = 0; k < i; k++)
-            if (caches[k] == caches[i])
-                return fail(m->ctx, QN_EARG, "llm_step_many: cache %lld is given twice",
-                            (long long)caches[i]);
-    }
-    return QN_OK;
-}
-
-/* Experts are each token's own: tokens of several texts would share no matrix of theirs. */
-static qn_code many_step(llm *m, int64_t n, const int64_t *caches) {
-    const bool apart = m->config.arch->flags & ARCH_EXPERTS;
-    qn_code code = QN_OK, own;
-    together t = {.m = m};
-    for (int64_t i = 0; i < n; i++) {
-        m->now = &m->cache[caches[i]];
-        const generation *g = m->now->going;
-        if (g->count == 0 || apart) {
-            if ((own = step(m))) code = own;
-            continue;
-        }
-        t.cache[t.n] = caches[i];
-        t.id[t.n++] = g->made[g->count - 1];
-        if (t.n == BATCH_MOST && (own = together_step(&t))) code = own;
-    }
-    own = together_step(&t);
-    return own ? own : code;
-}
-
-qn_code qn_llm_step_many(qn_llm *known, int64_t n, const int64_t *caches, qn_llm_progress *out,
-                         size_t size) {
-    llm *m = object_of(known, HANDLE_LLM, "llm_step_many");
-    if (!m) return handle_code(known);
-    if (n < 0) return fail(m->ctx, QN_EARG, "llm_step_many: %lld caches", (long long)n);
-    if (n && (!caches || !out))
-        return fail(m->ctx, QN_ENULL, "llm_step_many: %s is NULL", caches ? "out" : "caches");
-    qn_code code = many_check(m, n, caches);
-    if (code) return code;
-    llm_cache *const selected = m->now;
-    code = many_step(m, n, caches);
-    m->now = selected;
-    for (int64_t i = 0; i < n; i++)
-        progress_give(m->cache[caches[i]].going, (char *)out + (size_t)i * size, size);
-    return code;
-}
-
-int64_t qn_llm_generate(qn_llm *known, int64_t n, const int32_t *ids,
-                        const qn_llm_generate_options *options, const int32_t **out) {
-    llm *m = object_of(known, HANDLE_LLM, "llm_generate");
-    if (out) *out = NULL;
-    if (!m || begin(m, "llm_generate", n, ids, options)) return -1;
-    generation *g = m->now->going;
-    qn_code code = QN_OK;
-    while (!g->over) code = step(m);
-    if (code) return -1;
-    if (out) *out = g->made;
-    return g->count;
+    return m ? generation_begin(m, "llm_begin", n, ids, options) : handle_code(known);
 }

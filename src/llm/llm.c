@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 
 enum { CONTEXT_USUAL = 4096, CONTEXT_MOST = 1 << 24, CHUNK_USUAL = 128, CHUNK_MOST = 4096 };
-enum { CACHES_MOST = 1024 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -292,8 +291,7 @@ void llm_feed(llm *m, int64_t n, const int32_t *ids) {
 
 void llm_feed_batch(llm *m, int64_t n, const int64_t *cache, const int32_t *ids) {
     const size_t row = (size_t)m->config.size[DIM_VOCABULARY] * sizeof *m->batch_logits;
-    const int64_t most = m->caches < BATCH_MOST ? m->caches : BATCH_MOST;
-    if (!m->batch_logits) m->batch_logits = arena_alloc(&m->a, (size_t)batch_rows(most) * row);
+    if (!m->batch_logits) m->batch_logits = arena_alloc(&m->a, BATCH_MOST * row);
     qn_scope scope = qn_scope_begin(m->ctx);
     qn_tensor *logits = forward_batch(m, n, cache, ids);
     if (qn_read(logits, m->batch_logits, (size_t)batch_rows(n) * row)) heap_unwind(&m->ctx->heap);

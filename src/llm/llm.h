@@ -119,7 +119,8 @@ typedef struct llm_weight {
     uint8_t quant;
 } llm_weight;
 
-enum { BATCH_BITS = 5, BATCH_MOST = 1 << BATCH_BITS }; /* texts that are computed together */
+enum { CACHES_MOST = 1024 };
+enum { BATCH_BITS = 5, BATCH_MOST = 1 << BATCH_BITS }; /* tokens that are computed together */
 
 /* What a cache holds, and the text that is made in it. */
 typedef struct llm_cache {
@@ -145,9 +146,9 @@ typedef struct llm {
     int64_t past, length, which; /* variables; which: of the caches, where they are several */
     int64_t at[BATCH_MOST];      /* variables: the row of a batch's text; 0: not made yet */
     qn_plan *graph[4];
-    qn_plan *batch[BATCH_BITS + 1]; /* of 2^i texts at a time */
+    qn_plan *batch[BATCH_BITS + 1]; /* of 2^i tokens, of one text or of several */
     float *logits;                  /* [vocabulary] */
-    float *batch_logits;            /* [most at a time, vocabulary]; NULL: there was no batch yet */
+    float *batch_logits;            /* [BATCH_MOST, vocabulary]; NULL: there was no batch yet */
     double *speed, *local_speed;    /* [rotated / 2]: radians a token */
     double stretch;                 /* of rotated vectors */
     float *table[4];                /* of a chunk: cosines and sines, and of windows */
@@ -177,8 +178,8 @@ void speeds_make(llm *m, const float *factors);
  * GRAPH_LOSSES. Raises. */
 qn_tensor *forward_run(llm *m, llm_kind kind, int64_t n, const int32_t *ids,
                        const int32_t *targets);
-int64_t batch_rows(int64_t n); /* of n texts: a power of two */
-/* A token of each of n texts, BATCH_MOST at most: logits [batch_rows(n), vocabulary]. Raises. */
+int64_t batch_rows(int64_t n); /* of n tokens: a power of two */
+/* As llm_feed_batch: logits [batch_rows(n), vocabulary]. Raises. */
 qn_tensor *forward_batch(llm *m, int64_t n, const int64_t *cache, const int32_t *ids);
 void forward_free(llm *m);
 
@@ -192,7 +193,8 @@ void vocabulary_read(llm *m, const llm_source *s, const char *folder);
  * the call writes. */
 const int32_t *llm_take_ids(llm *m, const char *call, int64_t n, const int32_t *ids);
 void llm_feed(llm *m, int64_t n, const int32_t *ids); /* leaves the logits in the model */
-/* A token for each of n caches, BATCH_MOST at most; leaves the rows of logits in the model. */
+/* n tokens, BATCH_MOST at most, of the caches beside them: those of one follow each other. Leaves
+ * the rows of logits in the model. */
 void llm_feed_batch(llm *m, int64_t n, const int64_t *cache, const int32_t *ids);
 bool llm_is_end(const llm *m, int32_t id);
 void llm_writes(llm *m); /* the cache changes: the text that was made in it is over */

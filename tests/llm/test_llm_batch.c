@@ -248,7 +248,8 @@ static void refused(qn_ctx *qn, qn_code got, qn_code wanted, const char *text) {
 }
 
 static void what_cannot_be_is_refused(void) {
-    const int64_t both[3] = {0, 1, 0}, outside[2] = {0, 2}, below[2] = {0, -1}, none[1] = {1};
+    const int64_t both[2] = {0, 1}, twice[2] = {0, 0}, outside[2] = {0, 2}, below[2] = {0, -1},
+                  none[1] = {1};
     qn_llm_progress p[3];
     tiny t;
     qn_ctx *qn = qn_open(NULL);
@@ -259,7 +260,8 @@ static void what_cannot_be_is_refused(void) {
     refused(qn, qn_llm_step_many(m, 2, both, p, sizeof p[0]), QN_EARG, "cache 1 has no text");
     CHECK_INT(qn_llm_select(m, 1), QN_OK);
     begin(m, 1);
-    refused(qn, qn_llm_step_many(m, 3, both, p, sizeof p[0]), QN_EARG, "cache 0 is given twice");
+    refused(qn, qn_llm_step_many(m, 2, twice, p, sizeof p[0]), QN_EARG, "cache 0 is given twice");
+    refused(qn, qn_llm_step_many(m, 3, both, p, sizeof p[0]), QN_EARG, "3 caches of 2");
     refused(qn, qn_llm_step_many(m, 2, outside, p, sizeof p[0]), QN_ERANGE, "cache 2 of 2");
     refused(qn, qn_llm_step_many(m, 2, below, p, sizeof p[0]), QN_ERANGE, "cache -1 of 2");
     refused(qn, qn_llm_step_many(m, -1, both, p, sizeof p[0]), QN_EARG, "-1 caches");
