@@ -12,6 +12,7 @@ from quern import nn
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "models"))
 
+import dit  # noqa: E402
 import gan  # noqa: E402
 import gcn  # noqa: E402
 import gpt2  # noqa: E402
@@ -114,6 +115,10 @@ CASES = {
                 lambda: plain.Llama(17, 16, 2, 4, 2, lambda: plain.Mixture(16, 12, 5, 2)),
                 lambda: (labels(2, 17, 3, 9),), "mixture_loss", classes, 0.35,
                 our_loss=lambda m, ids: m.loss(ids, balance=0.02)),
+    "dit": Case(lambda: dit.DiT(8, 2, 1, 24, 2, 2, 4, False), lambda: plain.DiT(8, 2, 1, 24, 2, 2, 4, 1),
+                lambda: (floats(1, 6, 1, 8, 8).tanh().realize(), labels(2, 5, 6), labels(3, 1000, 6),
+                         floats(4, 6, 1, 8, 8)), "noise_loss", lambda m, x, k, t, noise: m(x, t, k), 0.3,
+                our_loss=lambda m, x, k, t, noise: m.loss(x, k, drawn=(t, noise, k))),
     "gpt2": Case(lambda: gpt2.GPT2(17, 12, 2, 2, 16, 0.0), None, lambda: (labels(2, 17, 3, 9),), "next_loss", classes,
                  0.35),
     "resnet": Case(lambda: resnet.ResNet(resnet.BasicBlock, (1, 1, 1, 1), 4), None,

@@ -363,3 +363,59 @@ def unevenness(model):
     """Mixtral's loss of balance: of all layers' tokens together."""
     p, often = (torch.cat(x).mean(0) for x in zip(*(layer.mlp.route for layer in model.model.layers)))
     return len(p) * (p * often).sum()
+
+
+# ---- diffusion -----------------------------------------------------------------------------------
+
+
+def norm(x):
+    return F.layer_norm(x, x.shape[-1:], eps=1e-6)
+
+
+class DiTBlock(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.attn = Named(qkv=nn.Linear(width, 3 * width), proj=nn.Linear(width, width))
+        self.mlp = Named(fc1=nn.Linear(width, 4 * width), fc2=nn.Linear(4 * width, width))
+        self.adaLN_modulation = nn.Sequential(nn.SiLU(), nn.Linear(width, 6 * width))
+
+    def forward(self, x, c):
+        beta, gamma, alpha, beta2, gamma2, alpha2 = self.adaLN_modulation(c)[:, None].chunk(6, -1)
+        n, t, width = x.shape
+        y = self.attn.qkv(norm(x) * (1 + gamma) + beta).reshape(n, t, 3, self.heads, width // self.heads)
+        q, k, v = y.permute(2, 0, 3, 1, 4)
+        p = (q @ k.mT / (width // self.heads) ** 0.5).softmax(-1)
+        x = x + alpha * self.attn.proj((p @ v).transpose(1, 2).flatten(2))
+        y = norm(x) * (1 + gamma2) + beta2
+        return x + alpha2 * self.mlp.fc2(F.gelu(self.mlp.fc1(y), approximate="tanh"))
+
+
+class DiT(nn.Module):
+    def __init__(self, size, patch, channels, width, layers, heads, classes, out):
+        super().__init__()
+        self.patch, self.side, self.out = patch, size // patch, out
+        self.x_embedder = Named(proj=nn.Conv2d(channels, width, patch, patch))
+        self.t_embedder = Named(mlp=nn.Sequential(nn.Linear(256, width), nn.SiLU(), nn.Linear(width, width)))
+        self.y_embedder = Named(embedding_table=nn.Embedding(classes + 1, width))
+        self.pos_embed = nn.Parameter(torch.zeros(1, self.side ** 2, width), requires_grad=False)
+        self.blocks = nn.ModuleList(DiTBlock(width, heads) for _ in range(layers))
+        self.final_layer = Named(linear=nn.Linear(width, patch * patch * out),
+                                 adaLN_modulation=nn.Sequential(nn.SiLU(), nn.Linear(width, 2 * width)))
+
+    def forward(self, x, t, labels):
+        w = torch.exp(-torch.arange(128) / 128 * torch.tensor(10000.0).log()).to(x.dtype)
+        angles = t[:, None] * w
+        c = self.t_embedder.mlp(torch.cat([angles.cos(), angles.sin()], 1)) + self.y_embedder.embedding_table(labels)
+        x = self.x_embedder.proj(x).flatten(2).mT + self.pos_embed
+        for block in self.blocks:
+            x = block(x, c)
+        beta, gamma = self.final_layer.adaLN_modulation(c)[:, None].chunk(2, -1)
+        x = self.final_layer.linear(norm(x) * (1 + gamma) + beta)
+        x = x.unflatten(2, (self.patch, self.patch, self.out)).unflatten(1, (self.side, self.side))
+        return torch.einsum("nijabc->nciajb", x).reshape(len(x), self.out, *(2 * [self.side * self.patch]))
+
+
+def noise_loss(model, x, labels, t, noise):
+    a = torch.cumprod(1 - torch.linspace(1e-4, 0.02, 1000, dtype=torch.float64), 0)[t][:, None, None, None].to(x.dtype)
+    return F.mse_loss(model(a.sqrt() * x + (1 - a).sqrt() * noise, t, labels), noise)
