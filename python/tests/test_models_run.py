@@ -137,8 +137,8 @@ class Sentences(Near):
         self.assertEqual(len(minilm.load(self.folder + "-short").ids(TEXTS[3])), 9)
 
     def test_texts_of_like_lengths_share_a_graph(self):
-        self.model.encode(["a b", "wait", "no"]).tolist()
-        more, _ = planned(lambda: self.model.encode(["wait", "a", "b c d"]).tolist())
+        self.model.encode(["a b", "a", "b a"]).tolist()
+        more, _ = planned(lambda: self.model.encode(["a", "b b b", "b c d a"]).tolist())
         self.assertEqual(more, (0, 0))
 
     def test_the_first_token_stands_where_the_folder_says_so(self):
@@ -188,13 +188,14 @@ FEATURES = [[math.sin(0.3 * k + 0.05 * k * j / 7) for k in range(100)] for j in 
 PROMPT = [3, 5, 7]
 # By transformers 5.24: the likeliest 40 ids behind PROMPT and the first logits behind it, for FEATURES and what they
 # are backwards, by WhisperForConditionalGeneration without a cache; of chirp() what WhisperFeatureExtractor makes of
-# every eighth mel, a fifth of a second and one second from its beginning, which is where it ends.
+# every eighth mel at its beginning, in its middle and at its end.
 SAID = [[93, 93, 93, 93, 89, 89, 88, 88, 89, 89, 93, 13, 33, 33, 33, 33, 33, 89, 89, 88, 33, 33, 33, 33, 33, 89, 33,
         33, 33, 33, 33, 33, 33, 33, 33, 33, 33, 33, 33, 33], [83, 33, 2, 2, 89, 33, 33, 33, 33, 2, 2, 70, 13, 2, 33,
         33, 33, 13, 2, 33, 33, 33, 33, 33, 33, 70, 33, 33, 33, 33, 33, 33, 33, 33, 33, 33, 33, 33, 8, 33]]
 LOGITS = [[-0.703557, 1.014492, 1.465941, -1.925979, 0.207767, -1.695425], [-0.680979, 1.16371, 1.802198, -1.796101,
           -0.249539, -1.969765]]
-CHIRP = [[-0.58639, -0.58639, -0.58639, -0.58639, -0.027979, 0.884438, -0.58639, -0.58639, -0.58639, -0.58639],
+CHIRP = [[1.385805, 0.651092, 0.357147, 0.190952, 0.055409, -0.064108, -0.199105, -0.318217, -0.426579, -0.512],
+         [-0.58639, -0.58639, -0.58639, -0.58639, -0.58639, -0.58639, -0.58639, -0.58639, -0.322192, -0.58639],
          [0.258663, 0.25913, 0.260362, 0.262324, 0.262112, 0.279017, 0.281886, 0.305099, 0.350891, 0.461997]]
 
 
@@ -292,10 +293,16 @@ class Speech(Near):
     def test_sounds_as_mels(self):
         made = whisper.log_mel(chirp())
         self.assertEqual(made.shape, (1, 80, 3000))
-        self.near(made[0, ::8, 20:101:80].T, CHIRP)
+        self.near(made[0, ::8, :101:50].T, CHIRP)
         both = whisper.log_mel(qn.tensor([chirp(), [x / 100 for x in chirp()]]))
         self.near(both[:1], made, 1e-5)
+        self.near(both[1:], whisper.log_mel([x / 100 for x in chirp()]), 1e-5)
         self.assertEqual(whisper.log_mel([0.0] * 99).tolist(), qn.full((1, 80, 3000), -1.5).tolist())
+
+    def test_places_are_sines_and_cosines(self):
+        places = whisper.Encoder(16, 50, 32, 1, 4).embed_positions.weight[7]
+        speeds = [10000 ** (-k / 15) for k in range(16)]
+        self.near(places, [math.sin(7 * v) for v in speeds] + [math.cos(7 * v) for v in speeds], 1e-5)
 
     def test_mels_are_triangles_of_area_1(self):
         area = (whisper.mel_filters(8).sum(axis=1) * 40).tolist()
@@ -361,7 +368,7 @@ def drawn_by_hand(x, label, steps, guidance):
 
 class Images(Near):
     def test_a_guess(self):
-        self.near(guessed(tiny_dit())[-1].reshape(-1)[:8], GUESS)
+        self.near(guessed(tiny_dit())[-1].reshape(-1)[:8], GUESS, 1e-5)
 
     def test_steps_are_those_by_hand_and_one_graph(self):
         model = Known(4, 2, 1, 8, 1, 1, 4)
@@ -442,7 +449,7 @@ class Beside(Near):
         self.assertEqual(said, SAID)
         self.near(logits[:, 2, :6], LOGITS, 1e-5)
         made = transformers.WhisperFeatureExtractor()(np.array(chirp()), sampling_rate=16000)["input_features"]
-        self.near(made[0][::8, 20:101:80].T.tolist(), CHIRP, 1e-5)
+        self.near(made[0][::8, :101:50].T.tolist(), CHIRP, 1e-5)
         theirs = plain.DiT(8, 2, 3, 24, 2, 2, 4, 6).double()
         theirs.load_state_dict({name: to_torch(x) for name, x in tiny_dit().state_dict().items()})
         x, t, labels, _ = guessed(tiny_dit())

@@ -157,6 +157,11 @@ bert() {
     "$quern" train bert --data "$text" $tiny --set vocabulary=257 --set mask=256 --set layers=1 --set heads=2 \
         --set hidden=16 --batch 4 --out "$out" --json "$@"
 }
+# shellcheck disable=SC2086
+dit() {
+    "$quern" train dit $digits --set channels=1 --set image=8 --set patch=4 --set layers=1 --set heads=2 \
+        --set width=16 --set classes=10 --batch 8 --out "$out" --json "$@"
+}
 check writes_a_graph "$build/tests/test_models" --batch gcn "$scratch/graph.npz"
 gcn() { "$quern" train gcn --data "$scratch/graph.npz" --set features=6 --set classes=3 --out "$out" --json "$@"; }
 check trains_on_a_graph status_is 0 gcn --steps 100 --lr 0.05
@@ -167,6 +172,8 @@ check bad_edge_is_said says 'a number of y is 2, not from 0 to 1, which is class
 check no_graph status_is 1 "$quern" train gcn --data "$scratch/wanted"
 check killed_gan_goes_on goes_on gan --steps 100
 check killed_bert_goes_on goes_on bert --steps 100
+check killed_dit_goes_on goes_on dit --steps 150
+check dit_keeps_its_places sh -c "$quern info $out | grep -q pos_embed"
 check killed_gcn_goes_on goes_on gcn --steps 300
 check begins_with_weights status_is 0 gcn --steps 1 --init "$scratch/wanted"
 check weights_of_another_shape status_is 1 gcn --steps 1 --init "$scratch/wanted" --set hidden=8

@@ -35,6 +35,7 @@ static const model_case model_cases[] = {
     {"moe",
      "vocabulary=11 context=8 width=16 heads=4 groups=2 layers=2 hidden=12 experts=4 chosen=2",
      "N=3", 50, 1e-2, 0.2},
+    {"dit", "channels=2 image=4 patch=2 layers=2 heads=3 width=24 classes=5", "N=4", 60, 1e-2, 0.4},
 };
 enum { MODEL_CASES = sizeof model_cases / sizeof model_cases[0] };
 

@@ -28,6 +28,23 @@ static int turns_of(const net *n) {
     return n->row->turns ? n->row->turns : 1;
 }
 
+/* Weights that begin as 0, so that a part is nothing at first, get values: what is behind them is
+ * to be seen. */
+static void unhide(net *n) {
+    qn_scope scope = qn_scope_begin(n->qn);
+    for (int i = 0; i < qn_module_count(n->module); i++) {
+        qn_tensor *p = qn_module_parameters(n->module)[i];
+        if (!strstr(qn_module_name(n->module, i), "weight") || qn_rank(p) != 2) continue;
+        const void *data;
+        if (qn_data(p, &data)) continue;
+        int64_t zeros = 0, shape[2] = {qn_dim(p, 0), qn_dim(p, 1)};
+        while (zeros < qn_numel(p) && ((const float *)data)[zeros] == 0) zeros++;
+        if (zeros == qn_numel(p))
+            qn_assign(p, qn_kaiming_uniform(qn_key(n->qn, (uint64_t)i), QN_F32, 2, shape, 1));
+    }
+    qn_scope_end(n->qn, scope);
+}
+
 static bool begin(training *t, const char *device, const model_case *c) {
     *t = (training){0};
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = device));
@@ -35,6 +52,7 @@ static bool begin(training *t, const char *device, const model_case *c) {
     t->scope = qn_scope_begin(qn);
     t->n = case_net(qn, c, 1);
     if (!t->n) return qn_close(qn), false;
+    unhide(t->n);
     case_batch(t->n, c, 7, t->in);
     qn_optimizer_options o = qn_optimizer_defaults(QN_ADAM);
     o.rate = c->rate;
@@ -80,6 +98,22 @@ static void learns(const model_case *c) {
     if (!((double)last <= c->factor * (double)first))
         FAIL("%s: from %g to %g in %d steps", c->name, (double)first, (double)last, c->steps);
     end(&t);
+}
+
+static void a_diffusion_transformer_finds_no_noise_at_first(void) {
+    const model_case *c = &model_cases[MODEL_CASES - 1];
+    qn_ctx *qn = qn_open(NULL);
+    qn_scope scope = qn_scope_begin(qn);
+    qn_tensor *in[MODEL_MOST_INPUTS];
+    float most = 1;
+    net *n = case_net(qn, c, 1);
+    CHECK_STR(c->name, "dit");
+    if (n) case_batch(n, c, 7, in);
+    if (n) CHECK(!qn_read(qn_max(qn_abs(net_forward(n, in)), QN_ALL, false), &most, sizeof most));
+    CHECK(most == 0);
+    net_free(n);
+    qn_scope_end(qn, scope);
+    qn_close(qn);
 }
 
 /* ---- the oracle ----------------------------------------------------------------------------- */
@@ -323,14 +357,21 @@ static void a_wrong_field_is_named_with_its_value_and_range(void) {
 }
 
 static void fields_that_do_not_go_together_are_named(void) {
-    const model_row *row = model_named("gpt2");
+    static const char *const cases[][3] = {
+        {"gpt2", "width=10 heads=3", "gpt2: a width of 10 does not divide into 3 heads"},
+        {"dit", "width=6 heads=3", "dit: a width of 6 does not divide into 3 heads and by 4"},
+        {"dit", "image=9", "dit: an image of 9 does not divide into patches of 2"},
+    };
     qn_ctx *qn = qn_open(NULL);
-    model_why why = {""};
-    void *config = malloc(row->config);
-    if (config && set_fields(row, config, "width=10 heads=3"))
-        CHECK(!net_new(qn, 1, row, config, &why));
-    CHECK_STR(why.text, "gpt2: a width of 10 does not divide into 3 heads");
-    free(config);
+    for (int i = 0; i < 3; i++) {
+        const model_row *row = model_named(cases[i][0]);
+        model_why why = {""};
+        void *config = malloc(row->config);
+        if (config && set_fields(row, config, cases[i][1]))
+            CHECK(!net_new(qn, 1, row, config, &why));
+        CHECK_STR(why.text, cases[i][2]);
+        free(config);
+    }
     qn_close(qn);
 }
 
@@ -484,6 +525,7 @@ int main(int argc, char **argv) {
     RUN(a_batch_that_does_not_fit_is_named_with_its_shape);
     RUN(an_image_that_is_too_small_is_refused);
     RUN(a_window_beyond_the_context_is_refused);
+    RUN(a_diffusion_transformer_finds_no_noise_at_first);
     run_cases("learns_a_batch", learns);
     run_cases("computes_what_the_oracle_does", agrees);
     run_cases("gives_the_same_bits_again", repeats);

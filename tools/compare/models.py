@@ -403,6 +403,51 @@ class Moe(Llama):
         return mean + 0.02 * n * (share * likely.mean(0)).sum()
 
 
+class Dit(nn.Module):
+    """Blocks whose norms are shifted and scaled by a map of time and label."""
+
+    def __init__(self, c):
+        super().__init__()
+        self.c, w, p = c, c["width"], c["patch"]
+        self.x_embedder = module(proj=nn.Conv2d(c["channels"], w, p, p))
+        self.t_embedder = module(mlp=nn.Sequential(nn.Linear(256, w), nn.SiLU(), nn.Linear(w, w)))
+        self.y_embedder = module(embedding_table=nn.Embedding(c["classes"] + 1, w))
+        self.blocks = nn.ModuleList(module(
+            attn=module(qkv=nn.Linear(w, 3 * w), proj=nn.Linear(w, w)), adaLN_modulation=self.map(w, 6),
+            mlp=module(fc1=nn.Linear(w, 4 * w), fc2=nn.Linear(4 * w, w))) for _ in range(c["layers"]))
+        self.final_layer = module(linear=nn.Linear(w, p * p * c["channels"]), adaLN_modulation=self.map(w, 2))
+        at, speeds = torch.arange(c["image"] // p).double(), 10000 ** (-torch.arange(w // 4).double() * 4 / w)
+        line = torch.cat([(at[:, None] * speeds).sin(), (at[:, None] * speeds).cos()], 1)
+        grid = torch.cat([line.repeat(len(at), 1), line.repeat_interleave(len(at), 0)], 1)  # column, row
+        self.register_buffer("pos_embed", grid[None], persistent=False)
+
+    @staticmethod
+    def map(width, parts):
+        return nn.Sequential(nn.SiLU(), nn.Linear(width, parts * width))
+
+    @staticmethod
+    def changed(x, shift, scale):
+        return F.layer_norm(x, x.shape[-1:], eps=1e-6) * (1 + scale) + shift
+
+    def loss(self, images, labels, times, noise):
+        c, p = self.c, self.c["patch"]
+        kept = (1 - torch.linspace(1e-4, 0.02, 1000).double()).cumprod(0)[times][:, None, None, None]
+        x = self.x_embedder.proj(kept.sqrt() * (2 * images - 1) + (1 - kept).sqrt() * noise)
+        x = x.flatten(2).mT + self.pos_embed
+        angles = times[:, None] * 10000 ** (-torch.arange(128).double() / 128)
+        given = self.t_embedder.mlp(torch.cat([angles.cos(), angles.sin()], 1))
+        given = given + self.y_embedder.embedding_table(labels)
+        for b in self.blocks:
+            by = b.adaLN_modulation(given)[:, None].chunk(6, -1)
+            q, k, v = (y.unflatten(2, (c["heads"], -1)).transpose(1, 2)
+                       for y in b.attn.qkv(self.changed(x, *by[:2])).chunk(3, -1))
+            x = x + by[2] * b.attn.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+            x = x + by[5] * b.mlp.fc2(F.gelu(b.mlp.fc1(self.changed(x, *by[3:5])), approximate="tanh"))
+        x = self.final_layer.linear(self.changed(x, *self.final_layer.adaLN_modulation(given)[:, None].chunk(2, -1)))
+        patches = noise.unfold(2, p, p).unfold(3, p, p).permute(0, 2, 3, 4, 5, 1).flatten(3).flatten(1, 2)
+        return F.mse_loss(x, patches)
+
+
 NETWORKS = {
     "mlp": Mlp,
     "resnet18": lambda c: Resnet(c, (2, 2, 2, 2), (3, 3)),
@@ -417,6 +462,7 @@ NETWORKS = {
     "gan": Gan,
     "gcn": Gcn,
     "moe": Moe,
+    "dit": Dit,
 }
 
 
