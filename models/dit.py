@@ -224,6 +224,11 @@ def digits(width=96, layers=4, heads=4):
     return DiT(8, 2, 1, width, layers, heads, 10, learn_sigma=False)
 
 
+def scaled(digits):
+    """Digits [N, 8, 8], whose numbers are from 0 to 16, as images."""
+    return digits.cast("float32").unsqueeze(1) / 8 - 1
+
+
 def shown(images):
     """Images [N, 1, 8, 8] from -1 to 1 side by side as a text."""
     inks = " .:-=+*#%@"
@@ -245,7 +250,7 @@ def main(folder, steps=2000, out=None):
     @quern.jit
     def step(images, labels):
         optimizer.zero_grad()
-        loss = model.loss(images.cast("float32").unsqueeze(1) / 8 - 1, labels.cast("int64"))
+        loss = model.loss(scaled(images), labels.cast("int64"))
         loss.backward()
         optimizer.step()
         return loss

@@ -232,7 +232,7 @@ class Whisper(nn.Module):
         """What a text begins with; the language, "en", is the likeliest unless it is given."""
         said = self.settings
         start, without_times = [said["decoder_start_token_id"]], [said["no_timestamps_token_id"]]
-        if not said.get("lang_to_id"):
+        if not said.get("lang_to_id") or said.get("is_multilingual") is False:
             return start + without_times
         if language is None:
             known = said["lang_to_id"].values()
@@ -245,11 +245,12 @@ class Whisper(nn.Module):
         """The text of one recording: parts of 30 seconds, each by itself. task: "translate" gives English."""
         samples, texts, size, said = quern.asarray(samples), [], self.seconds * RATE, self.settings
         banned, ends = said.get("suppress_tokens") or [], said["eos_token_id"]
+        ends = ends if isinstance(ends, list) else [ends]
         first = self.mask([*banned, *(said.get("begin_suppress_tokens") or [])])
         for at in range(0, samples.shape[0], size):
             with quern.no_grad():
                 heard = self.hear(log_mel(samples[at:at + size], self.mels, self.seconds))
-            ids, = self.generate(heard, self.prompt(heard, language, task), None, [ends], banned, first)
+            ids, = self.generate(heard, self.prompt(heard, language, task), None, ends, banned, first)
             texts.append(self.tokenizer.decode(ids).strip())
         return " ".join(texts)
 
