@@ -251,7 +251,8 @@ class Whisper(nn.Module):
             with quern.no_grad():
                 heard = self.hear(log_mel(samples[at:at + size], self.mels, self.seconds))
             ids, = self.generate(heard, self.prompt(heard, language, task), None, ends, banned, first)
-            texts.append(self.tokenizer.decode(ids).strip())
+            text = [k for k in ids if k <= said["no_timestamps_token_id"]]              # those behind it are times
+            texts.append(self.tokenizer.decode(text).strip())
         return " ".join(texts)
 
 
