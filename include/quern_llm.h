@@ -125,11 +125,21 @@ typedef struct qn_llm_generate_options {
      * the last one at once. The text is the same but for the last bits of logits; one that repeats
      * itself, or its prompt, takes fewer steps. Mixtures of experts and activation_bits: none. */
     int64_t guesses;
+    /* What the text must match: a grammar in GBNF, or a JSON schema, as docs/llm.md has them; one
+     * of them, or NULL. Tokens that cannot go on so are not chosen, those that end a text only
+     * where it may end; where nothing may follow it ends by itself (QN_LLM_ENDED). A text that
+     * `most`, a full cache, `stop` or `piece` ends is the beginning of one that matches. */
+    const char *grammar, *schema;
+    int64_t matched; /* so many tokens at the prompt's end are the text's beginning */
 } qn_llm_generate_options;
 #define QN_LLM_GENERATE(...) QN_STRUCT(qn_llm_generate_options, __VA_ARGS__)
 /* Read n tokens, then go on with the model's own: how many there are, and which into *out unless
  * NULL, valid until the next call. A token that ended it is not among them, nor in the cache. What
- * the beginning of the prompt has in common with the cache is not read again. -1 on error. */
+ * the beginning of the prompt has in common with the cache is not read again. -1 on error;
+ * QN_EFORMAT: a grammar or a schema that is none, or asks for what is not known, with the line and
+ * the column; QN_ERANGE: one by which a text can be read in too many ways; QN_EARG: a tokenizer
+ * whose tokens have no texts of their own, a `matched` part that does not match, no token that
+ * could follow. */
 QN_API int64_t qn_llm_generate(qn_llm *m, int64_t n, const int32_t *ids,
                                const qn_llm_generate_options *options, const int32_t **out);
 

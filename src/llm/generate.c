@@ -127,7 +127,7 @@ static int32_t choose(generation *g, const float *logits) {
                         .past = m->now->held,
                         .logits = logits,
                         .token = m->now->token};
-    return sample_one(&s);
+    return g->guide ? guide_choose(g->guide, &s) : sample_one(&s);
 }
 
 /* How many of the prompt's tokens the cache begins with; the last one is read in any case. */
@@ -184,6 +184,8 @@ static void begin_work(void *arg) {
     str_open_in(&g->held, &g->a);
     str_add(&g->held, "");
     window_open(g);
+    g->guide = guide_begin(m, &g->a, &g->o);
+    if (g->guide) guide_open(g->guide, &g->o, g->n, g->ids);
     m->now->held = g->kept = common(g);
 }
 
@@ -198,11 +200,12 @@ void token_add(generation *g, const float *logits) {
     llm *m = g->m;
     int32_t id = choose(g, logits);
     g->state = QN_LLM_WRITES;
-    if (llm_is_end(m, id) && !g->o.ignore_end) {
+    if (id < 0 || (llm_is_end(m, id) && !g->o.ignore_end)) {
         g->state = QN_LLM_ENDED;
     } else {
         g->made[g->count++] = id;
         text_go_on(g, false);
+        if (g->state == QN_LLM_WRITES && guide_over(g->guide)) g->state = QN_LLM_ENDED;
         if (g->state == QN_LLM_WRITES && g->count == g->most) g->state = QN_LLM_FULL;
     }
     if (g->state == QN_LLM_ENDED || g->state == QN_LLM_FULL) text_go_on(g, true);
@@ -217,6 +220,7 @@ void generation_over(generation *g) {
 void generation_free(generation *g) {
     if (!g) return;
     heap *h = &g->m->ctx->heap;
+    guide_close(g->guide);
     arena_free(&g->scratch);
     arena_free(&g->a);
     heap_free(h, g, sizeof *g);

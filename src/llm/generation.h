@@ -18,11 +18,12 @@ typedef struct generation {
     arena a, scratch; /* of it all; of one choice */
     int32_t *made;    /* the prompt's last tokens, `lead` of them, lie before */
     int64_t count, lead, most, kept;
-    int64_t from;      /* the first token of the window; below 0: of the prompt */
-    size_t known;      /* bytes of the window's text that went on */
-    int64_t gone;      /* tokens that it is of */
-    str held;          /* back */
-    int missed, pause; /* steps in a row whose guesses were wrong; steps without any to come */
+    int64_t from;        /* the first token of the window; below 0: of the prompt */
+    size_t known;        /* bytes of the window's text that went on */
+    int64_t gone;        /* tokens that it is of */
+    str held;            /* back */
+    struct guide *guide; /* by a grammar; NULL: any text */
+    int missed, pause;   /* steps in a row whose guesses were wrong; steps without any to come */
     qn_llm_state state;
     bool over; /* no step is to come */
 } generation;

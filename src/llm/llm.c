@@ -2,6 +2,8 @@
  * tokens, and says what it makes of them. */
 #include "llm/llm.h"
 
+#include "llm/grammar/grammar.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -127,6 +129,7 @@ static void llm_drop(llm *m) {
     if (m->tokenizer) qn_tokenizer_close(m->tokenizer);
     if (m->template) qn_template_free(m->template);
     for (int64_t i = 0; m->cache && i < m->caches; i++) generation_free(m->cache[i].going);
+    automaton_drop(m->machine);
     arena_free(&m->work);
     arena_free(&m->a);
     heap_free(&qn->heap, m, sizeof *m);

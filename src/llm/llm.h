@@ -13,6 +13,7 @@
 #include "quant/quant.h"
 #include "quern_archive.h"
 #include "quern_llm.h"
+#include "text/text.h"
 
 /* ---- archs.h --------------------------------------------------------------------------------- */
 
@@ -158,8 +159,10 @@ typedef struct llm {
     qn_template *template; /* NULL: not parsed yet */
     const char *template_text;
     size_t template_size;
-    const char *bos, *eos; /* texts, for the template; "" where there is none */
-    arena work;            /* of a call, until the next one */
+    const char *bos, *eos;         /* texts, for the template; "" where there is none */
+    arena work;                    /* of a call, until the next one */
+    const struct token_tree *tree; /* of the tokenizer; NULL: not made yet */
+    struct automaton *machine;     /* of the last grammar, or NULL */
 } llm;
 void weights_read(llm *m, const llm_source *s);
 void weights_free(llm *m);
@@ -205,6 +208,19 @@ qn_code llm_call(llm *m, void (*work)(void *arg), void *arg);
 
 void generation_over(struct generation *g);
 void generation_free(struct generation *g); /* or NULL */
+
+/* ---- grammar/guide.c: texts that match a grammar --------------------------------------------- */
+
+/* In an arena: NULL, any text will do, or one that is to be opened, and closed in any case. Raise
+ * what is wrong with the options. */
+struct guide *guide_begin(llm *m, arena *a, const qn_llm_generate_options *o);
+void guide_open(struct guide *g, const qn_llm_generate_options *o, int64_t n, const int32_t *ids);
+void guide_close(struct guide *g); /* or NULL */
+struct sampling;
+/* The next token, which is the text's from now on, or one that ends it; -1: nothing may come, and
+ * it is at an end. Raises. */
+int32_t guide_choose(struct guide *g, const struct sampling *s);
+bool guide_over(const struct guide *g); /* may nothing come any more? NULL: false */
 
 /* ---- sample.c -------------------------------------------------------------------------------- */
 
