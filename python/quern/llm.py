@@ -26,6 +26,7 @@ from ._core import RangeError, Tensor
 Ids: TypeAlias = "Iterable[int] | Tensor"
 Prompt: TypeAlias = "str | Iterable[int] | Tensor"
 Messages: TypeAlias = "str | Sequence[Mapping[str, Any]]"
+Schema: TypeAlias = "str | bool | Mapping[str, Any]"
 
 
 class Sampling(TypedDict, total=False):
@@ -44,11 +45,14 @@ class Sampling(TypedDict, total=False):
 
 class Options(Sampling, total=False):
     """What ends a text: max_tokens (None: the cache is full), a text of `stop`, which is not given out, or a token that
-    ends it, which ignore_end has it go on behind."""
+    ends it, which ignore_end has it go on behind. What it must match: a grammar in GBNF, or a JSON schema, as a dict or
+    as its text."""
 
     max_tokens: int | None
     stop: str | Sequence[str]
     ignore_end: bool
+    grammar: str | None
+    schema: Schema | None
 
 
 SAMPLING: dict[str, Callable[[Any], Any]] = {  # in the order that the library's module has them in
@@ -77,6 +81,16 @@ def stops_of(stop: Any) -> tuple[str, ...]:
         if not isinstance(s, str) or not s:
             raise ValueError(f"stop: {s!r} ends no text")
     return stops
+
+
+def rules_of(options: Any) -> tuple[str | None, str | None]:
+    """The texts of a grammar and of a schema."""
+    grammar, schema = options.get("grammar"), options.get("schema")
+    if grammar is not None and not isinstance(grammar, str):
+        raise TypeError(f"grammar is a text in GBNF, not {grammar!r}")
+    if schema is not None and not isinstance(schema, str):
+        schema = json.dumps(schema, ensure_ascii=False)
+    return grammar, schema
 
 
 def until(pieces: Iterator[str], stops: tuple[str, ...]) -> Iterator[str]:
@@ -194,7 +208,7 @@ class Model:
         on the model may come between them."""
         stops = stops_of(options.get("stop", ()))
         sample, most, ignore_end = self._options(options)
-        pieces = self._pieces(self._prompt(prompt), most, sample, ignore_end)
+        pieces = self._pieces(self._prompt(prompt), most, sample, ignore_end, rules_of(options))
         return until(pieces, stops) if stops else pieces
 
     def generate(self, prompt: Prompt, **options: Unpack[Options]) -> str:
@@ -216,10 +230,13 @@ class Model:
         return ids
 
     def tokens(self, prompt: Prompt, *, max_tokens: int | None = None, ignore_end: bool = False,
+               grammar: str | None = None, schema: Schema | None = None,
                **sampling: Unpack[Sampling]) -> Iterator[int]:
-        """The ids that follow a prompt, one after the other: for models without a tokenizer, too."""
+        """The ids that follow a prompt, one after the other: for models without a tokenizer, too, but by a grammar or
+        a schema."""
         sample, most, ignore_end = self._options({"max_tokens": max_tokens, "ignore_end": ignore_end, **sampling})
-        return self._ids(self._prompt(prompt), most, sample, ignore_end)
+        rules = rules_of({"grammar": grammar, "schema": schema})
+        return self._ids(self._prompt(prompt), most, sample, ignore_end, rules)
 
     # Values.
 
@@ -287,7 +304,8 @@ class Model:
     def _options(self, options: Any) -> tuple[tuple[Any, ...], int | None, bool]:
         unknown = [name for name in options if name not in SAMPLING and name not in Options.__annotations__]
         if unknown:
-            raise TypeError(f"{unknown[0]} is no option: {', '.join([*SAMPLING, 'max_tokens', 'stop', 'ignore_end'])}")
+            known = dict.fromkeys([*SAMPLING, *Options.__annotations__])
+            raise TypeError(f"{unknown[0]} is no option: {', '.join(known)}")
         most = options.get("max_tokens")
         if most is not None and operator.index(most) < 0:
             raise RangeError(f"max_tokens is {most}")
@@ -299,26 +317,29 @@ class Model:
         while self._native.read_chunk(ids):
             pass
 
-    def _steps(self, ids: "array[int]", most: int | None, sample: Any, ignore_end: bool,
+    def _steps(self, ids: "array[int]", most: int | None, sample: Any, ignore_end: bool, rules: Any,
                as_text: bool) -> Iterator[tuple[list[int], str | None]]:
         room = max(self.context - len(ids) + 1, 1)  # the last id is not read; a prompt too long is an error
         left = room if most is None else min(most, room)
+        prompt = len(ids)
         self._read(ids)
         while left > 0:
-            new, text = self._native.step(ids, left, as_text, ignore_end, sample)
+            new, text = self._native.step(ids, left, as_text, ignore_end, *rules, len(ids) - prompt, sample)
             ids.extend(new)
             left -= len(new)
             yield new, text
             if not new or as_text and text is None:
                 return
 
-    def _pieces(self, ids: "array[int]", most: int | None, sample: Any, ignore_end: bool) -> Iterator[str]:
-        for _, text in self._steps(ids, most, sample, ignore_end, True):
+    def _pieces(self, ids: "array[int]", most: int | None, sample: Any, ignore_end: bool,
+                rules: Any) -> Iterator[str]:
+        for _, text in self._steps(ids, most, sample, ignore_end, rules, True):
             if text is not None:
                 yield text
 
-    def _ids(self, ids: "array[int]", most: int | None, sample: Any, ignore_end: bool) -> Iterator[int]:
-        for new, _ in self._steps(ids, most, sample, ignore_end, False):
+    def _ids(self, ids: "array[int]", most: int | None, sample: Any, ignore_end: bool,
+             rules: Any) -> Iterator[int]:
+        for new, _ in self._steps(ids, most, sample, ignore_end, rules, False):
             yield from new
 
 

@@ -346,17 +346,19 @@ static bool take_piece(void *arg, const char *text, size_t size) {
     return false;
 }
 
-/* step(ids, most, as_text, ignore_end, (temperature, top_k, top_p, min_p, repetition, presence,
- * frequency, last, seed)): new ids and the text that they bring, or None; of no text, one id. */
+/* step(ids, most, as_text, ignore_end, grammar, schema, matched, (temperature, top_k, top_p, min_p,
+ * repetition, presence, frequency, last, seed)): new ids and the text that they bring, or None; of
+ * no text, one id. */
 static PyObject *model_step(PyObject *self, PyObject *args) {
     id_list ids;
-    long long most, top_k, last;
+    long long most, matched, top_k, last;
+    const char *grammar, *schema;
     unsigned long long seed;
     int as_text, ignore_end;
     qn_sample_options s = QN_SAMPLE_OPTIONS();
-    if (!PyArg_ParseTuple(args, "y*Lpp(dLdddddLK)", &ids.view, &most, &as_text, &ignore_end,
-                          &s.temperature, &top_k, &s.top_p, &s.min_p, &s.repetition, &s.presence,
-                          &s.frequency, &last, &seed))
+    if (!PyArg_ParseTuple(args, "y*LppzzL(dLdddddLK)", &ids.view, &most, &as_text, &ignore_end,
+                          &grammar, &schema, &matched, &s.temperature, &top_k, &s.top_p, &s.min_p,
+                          &s.repetition, &s.presence, &s.frequency, &last, &seed))
         return NULL;
     s.top_k = top_k;
     s.last = last;
@@ -366,7 +368,9 @@ static PyObject *model_step(PyObject *self, PyObject *args) {
     if (o) {
         piece p = {0};
         qn_llm_generate_options g =
-            QN_LLM_GENERATE(.most = as_text ? most : 1, .sample = &s, .ignore_end = ignore_end);
+            QN_LLM_GENERATE(.most = as_text ? most : 1, .sample = &s, .ignore_end = ignore_end,
+                            .grammar = grammar, .schema = schema,
+                            .matched = grammar || schema ? matched : 0);
         if (as_text) g.piece = take_piece, g.arg = &p;
         const int32_t *out = NULL;
         qn_ctx *qn = o->qn;
@@ -532,7 +536,8 @@ static PyMethodDef of_model[] = {
     {"embed", model_embed, METH_VARARGS, "embed($self, ids)\n--\n\nTheir mean output."},
     {"score", model_score, METH_VARARGS, "score($self, ids)\n--\n\nThe sum of -log p."},
     {"step", model_step, METH_VARARGS,
-     "step($self, ids, most, as_text, ignore_end, sample)\n--\n\nNew ids, and their text."},
+     "step($self, ids, most, as_text, ignore_end, grammar, schema, matched, sample)\n--\n\n"
+     "New ids, and their text."},
     {"chat", model_chat, METH_O, "chat($self, messages)\n--\n\nThe ids of a conversation."},
     {"close", text_close, METH_NOARGS, "close($self)\n--\n\nClose it."},
     {0}};

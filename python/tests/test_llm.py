@@ -1,5 +1,6 @@
 """Language models: beside plain loops and the command, texts in pieces, and what ends them."""
 
+import json
 import math
 import os
 import random
@@ -181,6 +182,25 @@ class Models(unittest.TestCase):
                 pieces = list(m.stream("Once", max_tokens=30, stop=stop))
                 self.assertEqual("".join(pieces), whole[:want])
                 self.assertTrue(all(pieces))
+
+    def test_texts_by_a_grammar_or_a_schema(self):
+        schema = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "y"]}},
+                  "required": ["a", "b"], "additionalProperties": False}
+        with qn.llm.open(self.path) as m:
+            for seed in range(8):
+                how = {"temperature": 2.0, "seed": seed, "max_tokens": 100}
+                text = m.generate("abc", schema=schema, **how)
+                self.assertEqual(sorted(json.loads(text)), ["a", "b"])
+                self.assertEqual(m.generate("abc", schema=json.dumps(schema), **how), text)
+                ids = list(m.tokens("abc", schema=schema, **how))
+                self.assertEqual(m.tokenizer.decode(ids), text)
+                pieces = list(m.stream("abc", grammar='root ::= "<" [a-f\u00e9]{5} ">"', **how))
+                self.assertRegex("".join(pieces), "^<[a-f\u00e9]{5}>$")
+                self.assertGreater(len(pieces), 3)
+            with self.assertRaisesRegex(qn.FormatError, "line 1, column 10: there is no rule x"):
+                m.generate("abc", grammar="root ::= x")
+            with self.assertRaisesRegex(TypeError, "grammar is a text in GBNF"):
+                m.generate("abc", grammar=3)
 
     def test_the_model_s_own_end(self):
         with qn.llm.open(self.path) as m:

@@ -29,6 +29,10 @@ static const option rows[] = {
      "and among those with P of the likeliest's probability (0)"},
     {"repeat", OPTION_NUMBER, offsetof(text_options, repeat), 0, 100, "R",
      "penalty for what was among the last 64 tokens; 0 or 1: none (0)"},
+    {"grammar", OPTION_TEXT, offsetof(text_options, grammar), 0, 0, "FILE",
+     "what a language model adds matches this grammar in GBNF"},
+    {"schema", OPTION_TEXT, offsetof(text_options, schema), 0, 0, "FILE",
+     "it is JSON by this JSON schema"},
     {"context", OPTION_WHOLE, offsetof(text_options, context), 0, 1 << 24, "N",
      "tokens that fit the cache; 0: the model's, 4096 at most (0)"},
     {"half", OPTION_FLAG, offsetof(text_options, half), 0, 0, NULL, "a cache of f16"},
@@ -186,6 +190,9 @@ int command_generate(int argc, char **argv) {
     int status = options_parse_model(&set, argc, argv, &o, &o.model);
     if (status >= 0) return status;
     if (llm_is_model(o.model)) return llm_generate_command(&o);
+    if (o.grammar || o.schema)
+        return cli_failed("generate", "--%s is for language models, and %s is none",
+                          o.grammar ? "grammar" : "schema", o.model);
     generator g = {.o = &o};
     g.qn = cli_open_threads("generate", o.device, (int)o.threads);
     if (!g.qn) return EXIT_FAILED;

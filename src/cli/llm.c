@@ -47,13 +47,26 @@ typedef struct session {
     qn_ctx *qn;
     qn_llm *m;
     qn_sample_options sample;
+    char *grammar, *schema; /* their texts, or NULL */
 } session;
+
+/* The text of an option's file; false, said, where there is none. */
+static bool read_rules(const session *s, const char *path, char **out) {
+    size_t size;
+    if (!path) return true;
+    *out = cli_read_file(path, &size);
+    if (!*out) return cli_failed(s->command, "%s: cannot be read", path), false;
+    if (strlen(*out) == size) return true;
+    return cli_failed(s->command, "%s: it is no text: it holds a NUL", path), false;
+}
 
 static bool open_session(session *s, const char *command, const text_options *o) {
     *s = (session){.command = command, .o = o};
     s->sample =
         QN_SAMPLE_OPTIONS(.temperature = o->temperature, .top_k = o->top, .top_p = o->top_p,
                           .min_p = o->min_p, .repetition = o->repeat, .seed = (uint64_t)o->seed);
+    if (!read_rules(s, o->grammar, &s->grammar) || !read_rules(s, o->schema, &s->schema))
+        return false;
     s->qn = cli_open_threads(command, o->device, (int)o->threads);
     if (!s->qn) return false;
     s->m = qn_llm_open(s->qn, o->model,
@@ -67,6 +80,8 @@ static bool open_session(session *s, const char *command, const text_options *o)
 static int close_session(session *s, int status) {
     qn_llm_close(s->m);
     qn_close(s->qn);
+    free(s->grammar);
+    free(s->schema);
     return status;
 }
 
@@ -88,6 +103,8 @@ static bool answer(const session *s, int64_t n, const int32_t *prompt, str *said
     g.most = s->o->length;
     g.ignore_end = false;
     g.piece = print_piece;
+    g.grammar = s->grammar;
+    g.schema = s->schema;
     begun = cli_seconds();
     if (made >= 0) made = qn_llm_generate(s->m, n, ids, &g, &out);
     free(ids);
@@ -164,6 +181,10 @@ static const option chat_rows[] = {
      "penalty for what was among the last 64 tokens; 0 or 1: none (0)"},
     {"seed", OPTION_WHOLE, offsetof(text_options, seed), 0, 9e15, "N",
      "the same seed gives the same text (1)"},
+    {"grammar", OPTION_TEXT, offsetof(text_options, grammar), 0, 0, "FILE",
+     "answers match this grammar in GBNF"},
+    {"schema", OPTION_TEXT, offsetof(text_options, schema), 0, 0, "FILE",
+     "answers are JSON by this JSON schema"},
     {"int8", OPTION_FLAG, offsetof(text_options, int8), 0, 0, NULL,
      "blocks of q8_0 and q4_0 times bytes: faster, other logits"},
     {"timing", OPTION_FLAG, offsetof(text_options, timing), 0, 0, NULL,

@@ -306,6 +306,56 @@ static void a_text_of_stop_ends_it(void) {
     answers_as_one(false, "abc", 30, 3, stop);
 }
 
+/* Answers match what they are asked to, as the library makes them, whole and by events; so does what
+ * the command says. */
+static void answers_match_their_schema(void) {
+    static const char schema[] =
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},"
+        "\"b\":{\"enum\":[\"x\",\"y\"]}},\"required\":[\"a\",\"b\"]}";
+    static const char *const rules[] = {"\"response_format\":{\"type\":\"json_schema\",\"json_"
+                                        "schema\":{\"name\":\"n\",\"schema\":%s}}",
+                                        "\"grammar\":\"root ::= \\\"{\\\" [a-f]{3,9} \\\"}\\\"\""};
+    static char out[ROOM], all[ROOM];
+    char rule[512], body[1024], command[512];
+    const int32_t *ids;
+    books b;
+    books_open(&b);
+    for (int i = 0; i < 4; i++) {
+        int64_t made = 0;
+        told want = {.n = 0};
+        int64_t n = qn_llm_encode(model, "abc", 3, &ids);
+        const qn_sample_options s = QN_SAMPLE_OPTIONS(.temperature = 0.8, .seed = 9);
+        qn_llm_generate_options g = QN_LLM_GENERATE(.most = 200, .sample = &s, .piece = hear,
+                                                    .arg = &want, .ignore_end = false);
+        if (i / 2)
+            g.grammar = "root ::= \"{\" [a-f]{3,9} \"}\"";
+        else
+            g.schema = schema;
+        CHECK(qn_llm_generate(model, n, ids, &g, NULL) > 0);
+        snprintf(rule, sizeof rule, rules[i / 2], schema);
+        snprintf(body, sizeof body,
+                 "{\"prompt\":\"abc\",\"max_tokens\":200,\"seed\":9,\"temperature\":0.8,%s%s}",
+                 rule, i % 2 ? ",\"stream\":true" : "");
+        CHECK_INT(request(&usual, "POST", "/v1/completions", body, out), 200);
+        if (i % 2)
+            CHECK_STR(pieces(&b, out, "choices.0.text", all, &made), "stop");
+        else
+            CHECK_STR(string_at(&b, out, "choices.0.finish_reason"), "stop");
+        CHECK_STR(i % 2 ? all : string_at(&b, out, "choices.0.text"), want.text);
+        if (!(i / 2)) CHECK(look(&b, want.text, want.n, "b"));
+    }
+    FILE *f = fopen(in_folder("schema.json"), "w");
+    CHECK(f && fputs(schema, f) >= 0);
+    if (f) fclose(f);
+    snprintf(command, sizeof command, "%s generate %s --prompt abc --schema %s --temperature 9",
+             quern, in_folder("tiny.gguf"), in_folder("schema.json"));
+    f = popen(command, "r");
+    size_t size = f ? fread(all, 1, sizeof all - 1, f) : 0;
+    if (f) CHECK_INT(pclose(f), 0);
+    CHECK(size > 4 && !memcmp(all, "abc", 3) && look(&b, all + 3, size - 3, "b"));
+    books_close(&b);
+}
+
 /* And what the command says on its own. */
 static void generate_says_the_same(void) {
     static char out[ROOM];
@@ -382,6 +432,13 @@ static void what_is_wrong_is_said(void) {
         {"POST", "/v1/completions", "{\"prompt\":\"a\",\"n\":3}", 400, "n", "n is 3"},
         {"POST", "/v1/completions", "{\"prompt\":[1,260]}", 400, "prompt", "token 1 is 260"},
         {"POST", "/v1/completions", "{\"prompt\":\"\"}", 400, "prompt", "no tokens"},
+        {"POST", "/v1/completions", "{\"prompt\":\"a\",\"grammar\":\"root ::= y\"}", 400, "grammar",
+         "line 1, column 10: there is no rule y"},
+        {"POST", "/v1/completions",
+         "{\"prompt\":\"a\",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{"
+         "\"schema\":"
+         "{\"not\":{}}}}}",
+         400, "response_format", "keyword \"not\" is not known here"},
         {"POST", "/v1/chat/completions", "{\"messages\":{}}", 400, "messages", "an object of 0"},
         {"GET", "/v1/completions", "", 405, "", "takes POST, and not GET"},
         {"DELETE", "/health", "", 405, "", "takes GET"},
@@ -537,6 +594,7 @@ int main(int argc, char **argv) {
     if (server_start(&usual, "4", "20000")) {
         RUN(completions_are_what_the_library_makes);
         RUN(a_text_of_stop_ends_it);
+        RUN(answers_match_their_schema);
         RUN(generate_says_the_same);
         RUN(sixteen_at_once_get_what_each_gets_alone);
         RUN(what_is_wrong_is_said);

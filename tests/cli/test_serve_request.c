@@ -101,8 +101,21 @@ static void what_is_wrong_is_named_with_its_value(void) {
          "no tools here"},
         {true,
          "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"response_format\":{\"type\":"
+         "\"json\"}}",
+         "response_format.type", "\"json\"; it is \"text\""},
+        {false, "{\"prompt\":\"a\",\"response_format\":\"json_object\"}", "response_format",
+         "response_format is \"json_object\""},
+        {false, "{\"prompt\":\"a\",\"response_format\":{\"type\":\"json_schema\"}}",
+         "response_format.json_schema.schema", "is missing"},
+        {false,
+         "{\"prompt\":\"a\",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{"
+         "\"schema\":[]}}}",
+         "response_format.json_schema.schema", "a list of 0"},
+        {false, "{\"prompt\":\"a\",\"grammar\":1}", "grammar", "grammar is 1"},
+        {false,
+         "{\"prompt\":\"a\",\"grammar\":\"root ::= x\",\"response_format\":{\"type\":"
          "\"json_object\"}}",
-         "response_format", "an object of 1"},
+         "grammar", "not there beside a response_format"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         serve_request r;
@@ -115,6 +128,28 @@ static void what_is_wrong_is_named_with_its_value(void) {
     }
 }
 
+/* A schema is kept as the body has it, whatever stands in its texts. */
+static void rules_are_taken(void) {
+    serve_request r;
+    serve_error e;
+    CHECK(read_text(false, "{\"prompt\":\"a\",\"response_format\":{\"type\":\"json_object\"}}", &r,
+                    &e));
+    CHECK_STR(r.schema, "{\"type\":\"object\"}");
+    CHECK(!r.grammar);
+    request_free(&r);
+    CHECK(read_text(true,
+                    "{\"response_format\":{\"json_schema\":{\"name\":\"n\",\"strict\":true,"
+                    "\"schema\": {\"const\":\"}\\\"]\\\\\", \"enum\":[[{}]]} },\"type\":"
+                    "\"json_schema\"},\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}",
+                    &r, &e));
+    CHECK_STR(r.schema, "{\"const\":\"}\\\"]\\\\\", \"enum\":[[{}]]}");
+    request_free(&r);
+    CHECK(read_text(false, "{\"prompt\":\"a\",\"grammar\":\"root ::= \\\"x\\\"\"}", &r, &e));
+    CHECK_STR(r.grammar, "root ::= \"x\"");
+    CHECK(!r.schema);
+    request_free(&r);
+}
+
 /* ---- whatever the bytes are ------------------------------------------------------------------ */
 
 static const char *const samples[] = {
@@ -125,6 +160,8 @@ static const char *const samples[] = {
     ("{\"prompt\":[1,2,3,65535],\"echo\":false,\"best_of\":1,\"logit_bias\":{},\"suffix\":\"\","
      "\"presence_penalty\":-2,\"frequency_penalty\":2e0,\"response_format\":{\"type\":\"text\"}}"),
     "{\"prompt\":\"Once upon a time\",\"max_completion_tokens\":3,\"top_k\":40,\"min_p\":1e-3}",
+    ("{\"prompt\":\"a\",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{"
+     "\"a\":[\"]\",{\"b\":\"\\\"}\"}]}}}}"),
 };
 static const char *const words[] = {"null",    "true",  "[]",  "{}",         "\"\"",
                                     "-1",      "1e400", "0.5", "[[",         "\"\\",
@@ -274,6 +311,7 @@ int main(int argc, char **argv) {
     if (!folder_make()) return 1;
     reader = qn_open(&QN_OPTIONS(.device = "null"));
     RUN(fields_are_taken);
+    RUN(rules_are_taken);
     RUN(messages_become_a_list_of_texts);
     RUN(what_is_wrong_is_named_with_its_value);
     RUN(every_beginning_is_a_request_or_an_error);

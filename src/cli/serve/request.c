@@ -43,7 +43,6 @@ static const field rows[] = {
     {"logit_bias", FIELD_NOTHING, 0, 0, 0},
     {"tools", FIELD_NOTHING, 0, 0, 0},
     {"functions", FIELD_NOTHING, 0, 0, 0},
-    {"response_format", FIELD_NOTHING, 0, 0, 0},
 };
 
 typedef struct reading {
@@ -199,6 +198,54 @@ static bool read_prompt(reading *p, const json *v) {
     return keep_text(p, "prompt", v, &p->r->text);
 }
 
+/* ---- what an answer is to match -------------------------------------------------------------- */
+
+/* A schema as the body has it: the library reads it, and says what is wrong there. */
+static bool keep_schema(reading *p, const char *param, const json *v) {
+    size_t end = v->at, depth = 0;
+    bool inside = false;
+    if (v->kind != JSON_OBJECT) return wrong(p, param, v, "a JSON schema");
+    do {
+        char c = p->body[end++];
+        if (inside && c == '\\')
+            end++;
+        else if (c == '"')
+            inside = !inside;
+        else if (!inside && (c == '{' || c == '['))
+            depth++;
+        else if (!inside && (c == '}' || c == ']'))
+            depth--;
+    } while (depth);
+    p->r->schema = strndup(p->body + v->at, end - v->at);
+    if (!p->r->schema) return error_set(p->e, 500, param, "out of memory"), false;
+    return true;
+}
+
+static bool read_format(reading *p, const json *v) {
+    static const char any[] = "{\"type\":\"object\"}";
+    const json *type = json_member(v, "type"), *named = given(v, "json_schema");
+    const char *kind = type && type->kind == JSON_STRING ? type->text : "";
+    if (!v || !strcmp(kind, "text")) return true;
+    if (!strcmp(kind, "json_schema")) {
+        const json *schema = given(named, "schema");
+        if (!schema) return wrong(p, "response_format.json_schema.schema", NULL, "a JSON schema");
+        return keep_schema(p, "response_format.json_schema.schema", schema);
+    }
+    if (strcmp(kind, "json_object") != 0)
+        return wrong(p, type ? "response_format.type" : "response_format", type ? type : v,
+                     "\"text\", \"json_object\" or \"json_schema\"");
+    p->r->schema = strdup(any);
+    if (!p->r->schema) return error_set(p->e, 500, "response_format", "out of memory"), false;
+    return true;
+}
+
+static bool read_rules(reading *p, const json *format, const json *grammar) {
+    if (!read_format(p, format)) return false;
+    if (!grammar) return true;
+    if (p->r->schema) return wrong(p, "grammar", grammar, "not there beside a response_format");
+    return keep_text(p, "grammar", grammar, &p->r->grammar);
+}
+
 /* ---- messages -------------------------------------------------------------------------------- */
 
 /* A message's content is a string, none, or a list of parts of text, which become one. */
@@ -271,6 +318,7 @@ static bool read_all(reading *p, const json *v) {
         return wrong(p, "stream_options.include_usage", usage, "true or false");
     p->r->usage = usage && usage->kind == JSON_TRUE;
     if (!read_stop(p, given(v, "stop"))) return false;
+    if (!read_rules(p, given(v, "response_format"), given(v, "grammar"))) return false;
     return p->r->chat ? read_messages(p, given(v, "messages")) : read_prompt(p, given(v, "prompt"));
 }
 
@@ -307,6 +355,8 @@ bool request_read(qn_ctx *qn, bool chat, const char *body, size_t size, serve_re
 void request_free(serve_request *r) {
     free(r->text);
     free(r->ids);
+    free(r->grammar);
+    free(r->schema);
     for (int i = 0; i < r->stops; i++) free(r->stop[i]);
     *r = (serve_request){.chat = false};
 }

@@ -37,6 +37,7 @@ typedef struct serve_request {
     int64_t count;
     char *stop[STOPS_MOST];
     int stops;
+    char *grammar, *schema; /* one of them, or none */
 } serve_request;
 
 /* Whatever the bytes are: false and what is wrong, or a request; to be freed in both cases. The

@@ -7,8 +7,8 @@
  * A rule is its name, `::=` and choices between sequences of texts in quotes, sets of characters
  * in brackets, `.` for any character, names of rules and groups in parentheses, each of which may
  * be repeated: `*`, `+`, `?`, `{m}`, `{m,}`, `{m,n}`. It ends with its line, but within a group,
- * behind `::=` and around `|`. Escapes are \n \r \t \\ \" \[ \] \- \^, \xHH, \uHHHH and \UHHHHHHHH. A text
- * begins at the rule `root`. */
+ * behind `::=` and around `|`. Escapes are \n \r \t \\ \" \[ \] \- \^, \xHH, \uHHHH and
+ * \UHHHHHHHH. A text begins at the rule `root`. */
 #include "llm/grammar/grammar.h"
 
 #include <stdio.h>

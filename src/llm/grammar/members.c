@@ -2,8 +2,8 @@
  *
  * Members come in the order of `properties`, then those that `required` names and no property does,
  * then others, where `additionalProperties` is true or a schema, or nothing names any. A member
- * that need not be there may be left out. Names are written as they are given; others have no escapes
- * where there are names that they may not be, for an escape could spell those.
+ * that need not be there may be left out. Names are written as they are given; others have no
+ * escapes where there are names that they may not be, for an escape could spell those.
  *
  * Whether a comma comes first depends on whether a member came before. Behind the first one that
  * does not change any more: so there is a rule for each place at which the rest may begin. */
