@@ -52,7 +52,7 @@ class Options(Sampling, total=False):
     stop: str | Sequence[str]
     ignore_end: bool
     grammar: str | None
-    schema: Schema | None
+    schema: "Schema | None"
 
 
 SAMPLING: dict[str, Callable[[Any], Any]] = {  # in the order that the library's module has them in
@@ -230,7 +230,7 @@ class Model:
         return ids
 
     def tokens(self, prompt: Prompt, *, max_tokens: int | None = None, ignore_end: bool = False,
-               grammar: str | None = None, schema: Schema | None = None,
+               grammar: str | None = None, schema: "Schema | None" = None,
                **sampling: Unpack[Sampling]) -> Iterator[int]:
         """The ids that follow a prompt, one after the other: for models without a tokenizer, too, but by a grammar or
         a schema."""

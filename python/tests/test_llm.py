@@ -197,7 +197,7 @@ class Models(unittest.TestCase):
                 pieces = list(m.stream("abc", grammar='root ::= "<" [a-f\u00e9]{5} ">"', **how))
                 self.assertRegex("".join(pieces), "^<[a-f\u00e9]{5}>$")
                 self.assertGreater(len(pieces), 3)
-            with self.assertRaisesRegex(qn.FormatError, "line 1, column 10: there is no rule x"):
+            with self.assertRaisesRegex(ValueError, "line 1, column 10: there is no rule x"):
                 m.generate("abc", grammar="root ::= x")
             with self.assertRaisesRegex(TypeError, "grammar is a text in GBNF"):
                 m.generate("abc", grammar=3)

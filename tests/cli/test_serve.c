@@ -306,8 +306,8 @@ static void a_text_of_stop_ends_it(void) {
     answers_as_one(false, "abc", 30, 3, stop);
 }
 
-/* Answers match what they are asked to, as the library makes them, whole and by events; so does what
- * the command says. */
+/* Answers match what they are asked to, as the library makes them, whole and by events; so does
+ * what the command says. */
 static void answers_match_their_schema(void) {
     static const char schema[] =
         "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},"

@@ -61,6 +61,7 @@ static void messages_become_a_list_of_texts(void) {
     request_free(&r);
 }
 
+/* Long because each field has its row. */
 static void what_is_wrong_is_named_with_its_value(void) {
     static const struct {
         bool chat;

@@ -38,7 +38,9 @@ static machine made(qn_ctx *qn, bool is_schema, const char *text) {
 
 static void match_work(void *arg) {
     machine *k = arg;
+    uint64_t epoch = k->m->epoch;
     match_ready(k->m);
+    if (epoch != k->m->epoch) k->from = PLACE_BEGIN; /* what was known is forgotten */
     k->to = match_bytes(k->m, k->from, k->bytes.s, k->bytes.n);
     k->ends = match_may_end(k->m, k->to);
     k->goes_on = match_may_go_on(k->m, k->to);

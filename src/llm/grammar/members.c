@@ -196,16 +196,20 @@ static node rest_from(const object *o, uint32_t i) {
     return draft_list(d, NODE_SEQUENCE, list.n, list.at);
 }
 
-/* Rules: the rest from i on is member i, or not, and the rest from i + 1 on. */
+/* A rule: the rest from i on is member i, if it must be there or is, and the rest from i + 1 on. */
 static node rest_rule(const object *o, uint32_t i, bool last) {
     draft *d = o->s->d;
     uint32_t rule = rule_of(o, i);
     if (d->rule[rule].made) return draft_call(d, rule);
     d->rule[rule].made = true;
-    node body = last || i >= o->n ? rest_from(o, i) : 0;
-    if (!body && i < o->n)
-        body = SEQUENCE(d, draft_repeat(d, comma(o, named(o, i)), 0, 1),
-                        draft_call(d, rule_of(o, i + 1)));
+    node body = 0;
+    if (last) {
+        body = rest_from(o, i);
+    } else {
+        node one = comma(o, named(o, i));
+        if (!o->member[i].required) one = draft_repeat(d, one, 0, 1);
+        body = SEQUENCE(d, one, draft_call(d, rule_of(o, i + 1)));
+    }
     d->rule[rule].body = body;
     return draft_call(d, rule);
 }
