@@ -113,6 +113,27 @@ static const char *const option_texts[] = {
     "Qwisdom\noff\n",
     "Qtune\n10\n",
 };
+static const char *const grammar_texts[] = {
+    "root ::= item+ # lines\nitem ::= \"- \" [^\\n\\u00e9]{1,80} \"\\n\"\n",
+    "root ::= e\ne ::= t (\"+\" t)*\nt ::= f (\"*\" f)*\nf ::= \"(\" e \")\" | [0-9]+\n",
+    "root ::= s \".\"\ns ::= \"a\" s \"b\" | \"a\" s \"c\" | (\"d\"? | .)? x{0,3}\nx ::= y "
+    "|\n\"x\"\ny ::= "
+    "\"\\U0001F600\" | \"\"\n",
+    "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":-12,\"maximum\":"
+    "120},"
+    "\"b\":{\"enum\":[\"x\",1.5,null,{\"k\":[]}]},\"c\":{\"$ref\":\"#\"}},\"required\":[\"b\"],"
+    "\"additionalProperties\":{\"type\":[\"string\",\"null\"],\"maxLength\":4}}",
+    "{\"$defs\":{\"n\":{\"anyOf\":[{\"type\":\"null\"},{\"type\":\"array\",\"items\":{\"$ref\":"
+    "\"#/$defs/n\"},\"maxItems\":3}]}},\"type\":\"array\",\"prefixItems\":[{\"$ref\":\"#/$defs/"
+    "n\"},"
+    "{\"type\":\"number\",\"exclusiveMinimum\":-0.25,\"maximum\":10.5}],\"items\":false,"
+    "\"minItems\":1}",
+    "{\"oneOf\":[{\"type\":\"string\",\"pattern\":\"^[A-Z]{2}-\\\\d+(?:a|\\\\.)?$\"},{\"allOf\":[{"
+    "\"type\":"
+    "\"object\",\"properties\":{\"k\":{\"const\":1}},\"required\":[\"k\"]},{\"title\":\"t\"}]},{"
+    "\"type\":"
+    "\"boolean\",\"nullable\":true}]}",
+};
 static const char *const words[] = {
     "f32",
     "f64",
@@ -559,6 +580,11 @@ static void some_recording(bytes *b) {
     mutate(b, recording_texts, COUNT_OF(recording_texts));
 }
 
+static void some_grammar(bytes *b) {
+    take(b, grammar_texts[below(COUNT_OF(grammar_texts))]);
+    if (chance(95)) mutate(b, grammar_texts, COUNT_OF(grammar_texts));
+}
+
 /* A schedule made for the kernel, line by line. */
 static void lines_for(bytes *b, str *out) {
     subject s = {.args = 3};
@@ -594,8 +620,8 @@ static void some_run(bytes *b) {
 /* The input of a kind, in fuzz_kinds' order, for a seed. */
 static inline void make_input(int kind, uint64_t seed, bytes *b) {
     static void (*const makers_of[])(bytes *) = {
-        some_json,    some_file, some_wisdom, some_kernel,   some_schedule_input,
-        some_options, some_run,  some_run,    some_recording};
+        some_json,    some_file, some_wisdom, some_kernel,    some_schedule_input,
+        some_options, some_run,  some_run,    some_recording, some_grammar};
     ctx = fuzz_plain();
     rng = hash_mix(seed, (uint64_t)kind);
     b->n = 0;

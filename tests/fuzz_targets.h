@@ -11,6 +11,8 @@
  *   schedule     the first byte chooses a kernel, the rest are lines; what is accepted leaves it
  *                sound, what is refused as it was
  *   options      arguments one a line, the first naming a command or a knob
+ *   grammar      a grammar, or a JSON schema where it begins with a bracket; a place from which a
+ *                text may go on has a byte that does, and one text leads to the same place twice
  *   recording    calls of a program, made on device ref, some on null, with little memory
  *   interp       kernel text, a line "%", schedule lines: what is sound never leaves its memories
  *                when the interpreter runs it, also with loops run as their kinds allow, and what
@@ -29,6 +31,7 @@
 #include "cli/replay.h"
 #include "dev/cpu/cpu.h"
 #include "io/io.h"
+#include "llm/grammar/match.h"
 #include "records.h"
 #include "run/run.h"
 #include "schedule/schedule.h"
@@ -328,6 +331,53 @@ static inline void fuzz_recording(const uint8_t *data, size_t size) {
     free(text);
 }
 
+/* ---- grammars -------------------------------------------------------------------------------- */
+
+typedef struct fuzz_grammar_call {
+    span text;
+    uint64_t seed;
+    automaton *m;
+} fuzz_grammar_call;
+
+static inline void fuzz_grammar_work(void *arg) {
+    fuzz_grammar_call *c = arg;
+    char text[48];
+    size_t n = 0;
+    bool is_schema = c->text.n && strchr("{[ ", c->text.s[0]);
+    automaton_make(&c->m, fuzz_plain(), is_schema, c->text);
+    fuzz_seen.accepted++;
+    match_ready(c->m);
+    text_place p = PLACE_BEGIN;
+    for (; n < sizeof text && match_may_go_on(c->m, p); n++) {
+        uint32_t from = (uint32_t)test_rand(&c->seed), tries = 0;
+        text_place to = PLACE_NOWHERE;
+        for (; tries < 256 && to == PLACE_NOWHERE; tries++)
+            to = match_byte(c->m, p, (uint8_t)(text[n] = (char)(from + tries)));
+        if (to == PLACE_NOWHERE) FOUND("a text that goes on by no byte");
+        p = to;
+    }
+    if (!match_may_go_on(c->m, p) && !match_may_end(c->m, p)) FOUND("a text leads nowhere");
+    bool end = match_may_end(c->m, p);
+    match_forget(c->m);
+    match_ready(c->m);
+    p = match_bytes(c->m, PLACE_BEGIN, text, n);
+    if (p == PLACE_NOWHERE || match_may_end(c->m, p) != end) FOUND("a text is not the same twice");
+    fuzz_seen.compared++;
+}
+
+static inline void fuzz_grammar(const uint8_t *data, size_t size) {
+    qn_ctx *qn = fuzz_plain();
+    fuzz_grammar_call c = {{(const char *)data, size}, hash_bytes(data, size, 3), NULL};
+    uint64_t before = qn->heap.bytes;
+    qn_code code = guarded(qn, fuzz_grammar_work, &c);
+    if (code && code != QN_EFORMAT && code != QN_ERANGE) FOUND("refused by code %d", code);
+    if (code && !strstr(qn->error, "grammar") && !strstr(qn->error, "schema"))
+        FOUND("refused as %s", qn->error);
+    automaton_drop(c.m);
+    fuzz_forget(qn);
+    if (qn->heap.bytes != before) FOUND("memory is kept");
+}
+
 /* ---- running -------------------------------------------------------------------------------- */
 
 typedef struct fuzz_run {
@@ -595,7 +645,7 @@ static const fuzz_kind fuzz_kinds[] = {
     {"wisdom", fuzz_wisdom, 10000},      {"kernel", fuzz_kernel, 6000},
     {"schedule", fuzz_schedule, 4000},   {"options", fuzz_options, 40000},
     {"interp", fuzz_interp, 1500},       {"llvm", fuzz_llvm, 150},
-    {"recording", fuzz_recording, 1000},
+    {"recording", fuzz_recording, 1000}, {"grammar", fuzz_grammar, 10000},
 };
 enum { FUZZ_KINDS = COUNT_OF(fuzz_kinds) };
 

@@ -45,6 +45,7 @@ kinds() { # unquoted: names of files, found and on one line
         echo schedule 10000000 inputs 100000 $lines
         echo options 10000000 inputs 500000 src/cli/options.c src/base/knobs.c src/base/knobs.h
         echo recording 3000000 lines 4000 src/cli/replay.c src/cli/replay_parse.c src/record/*.[ch]
+        echo grammar 10000000 inputs 500000 src/llm/grammar/*.[ch] src/io/json.c
         echo interp 200000 compared 10000 $lines src/schedule/*.c
         echo llvm 50000 compared 4000 $lines src/run/passes.c src/math/*.c src/emit/*.c src/emit/llvm/*.c
         echo api-ref 1000000 inputs 100000 $api

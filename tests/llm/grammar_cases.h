@@ -75,6 +75,7 @@ static const grammar_fault gbnf_faults[] = {
     {"root ::= \"\xff\"", "line 1, column 11: bytes that are not UTF-8"},
     {"root ::= * \"a\"", "line 1, column 10: \"*\", where"},
     {"root ::= \"a\" | ? \"b\"", "\"?\", where"},
+    {"root ::= \"a\"**********", "line 1, column 13: repetitions of repetitions"},
     {"root ::= \"a\"{", "the end, where a number is wanted"},
     {"root ::= \"a\"{2,1}", "2 times at least and 1 at most"},
     {"root ::= \"a\"{100001}", "more than 100000 times"},

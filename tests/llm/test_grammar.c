@@ -16,7 +16,7 @@ typedef struct machine {
     bool is_schema;
     span text;
     /* of a match */
-    place from, to;
+    text_place from, to;
     span bytes;
     bool ends, goes_on;
 } machine;
@@ -46,7 +46,7 @@ static void match_work(void *arg) {
     k->goes_on = match_may_go_on(k->m, k->to);
 }
 
-static place matched(machine *k, place from, const char *s, size_t n) {
+static text_place matched(machine *k, text_place from, const char *s, size_t n) {
     k->from = from;
     k->bytes = (span){s, n};
     CHECK_INT(guarded(k->qn, match_work, k), QN_OK);
@@ -117,7 +117,7 @@ static void pieces_lead_where_the_whole_does(void) {
             if (!text) continue;
             size_t n = strlen(text);
             bool whole = accepts(&k, text);
-            place p = PLACE_BEGIN;
+            text_place p = PLACE_BEGIN;
             for (size_t at = 0, some; at < n; at += some) {
                 some = 1 + (size_t)test_below(&seed, (int64_t)(n - at));
                 if (!test_below(&seed, 4)) {
@@ -251,15 +251,15 @@ static int texts_compare(const trees *t, machine *k, const char *grammar) {
 }
 
 /* From any place that is somewhere, bytes lead to an end: no text is begun that cannot be one. */
-static bool comes_to_an_end(machine *k, place p) {
+static bool comes_to_an_end(machine *k, text_place p) {
     static const char bytes[] = "ab\xc3\xa9";
-    place seen[4096];
+    text_place seen[4096];
     int n = 0;
     if (k->ends) return true;
     seen[n++] = p;
     for (int i = 0; i < n && n < 4000; i++) {
         for (int b = 0; b < 4; b++) {
-            place to = matched(k, seen[i], bytes + b, 1);
+            text_place to = matched(k, seen[i], bytes + b, 1);
             if (k->ends) return true;
             bool known = to == PLACE_NOWHERE;
             for (int j = 0; j < n; j++) known |= seen[j] == to;
@@ -309,7 +309,7 @@ static void many_meanings_are_one_place(void) {
     CHECK(!accepts(&k, text) || k.goes_on);
     automaton_drop(k.m);
     k = made(qn, false, "root ::= (\"a\"{0,200} \"b\"{0,200}){0,200}");
-    place p = PLACE_BEGIN;
+    text_place p = PLACE_BEGIN;
     k.bytes = (span){"a", 1};
     qn_code code = QN_OK;
     for (int i = 0; i < 2000 && !code && k.m; i++) {

@@ -298,7 +298,6 @@ static void classes_find(automaton *m) {
     for (int b = 0; b < 256; b++) {
         if (b && cut[b]) n++;
         m->class[b] = (uint8_t)n;
-        m->of_class[n] = (uint8_t)b;
     }
     m->classes = n + 1;
 }

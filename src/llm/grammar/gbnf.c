@@ -13,6 +13,8 @@
 
 #include <stdio.h>
 
+enum { REPEATS_MOST = 8 };
+
 typedef struct reader {
     draft *d;
     const char *s;
@@ -186,8 +188,8 @@ static node read_braces(reader *r, node of) {
 static node read_repeats(reader *r, node of) {
     size_t from = r->at;
     for (int n = 0;; n++) {
-        if (n > GRAMMAR_NESTED_MOST)
-            draft_bad(r->d, from, "repetitions of repetitions, more than %d", GRAMMAR_NESTED_MOST);
+        if (n > REPEATS_MOST)
+            draft_bad(r->d, from, "repetitions of repetitions, more than %d", REPEATS_MOST);
         if (takes(r, "*"))
             of = draft_repeat(r->d, of, 0, ENDLESS);
         else if (takes(r, "+"))

@@ -9,6 +9,7 @@
 #ifndef QN_LLM_GRAMMAR_H
 #define QN_LLM_GRAMMAR_H
 
+#include "llm/grammar/match.h"
 #include "llm/llm.h"
 
 /* Bounds, all of them errors: who sends a grammar may mean no good. */
@@ -185,7 +186,7 @@ typedef struct frame_link {
     uint32_t back, frame; /* a state, in a frame */
 } frame_link;
 
-typedef struct automaton {
+struct automaton {
     qn_ctx *ctx;
     int owners;
     arena a, cache;
@@ -196,30 +197,14 @@ typedef struct automaton {
     uint32_t states, states_cap;
     machine_rule *rule;
     uint32_t rules, root;
-    uint32_t *by_rank;     /* rules */
-    uint8_t class[256];    /* bytes that no state tells apart */
-    uint8_t of_class[256]; /* one byte of each */
+    uint32_t *by_rank;  /* rules */
+    uint8_t class[256]; /* bytes that no state tells apart */
     uint32_t classes;
     struct match_cache *seen; /* match.c; NULL: not yet, or forgotten */
     uint64_t epoch;           /* of what is numbered there */
     uint64_t steps;           /* places that were looked at for this token */
-} automaton;
+};
 void compile(automaton *m, const draft *d);
-/* Of one owner, to be dropped; the text is copied. Raises, with *out to be dropped in any case. */
-void automaton_make(automaton **out, qn_ctx *ctx, bool is_schema, span text);
-void automaton_drop(automaton *m); /* one owner less; or NULL */
-
-/* ---- match.c --------------------------------------------------------------------------------- */
-
-/* Where a text is, by number; numbers hold until match_forget. */
-typedef uint32_t place;
-enum { PLACE_NOWHERE = 0, PLACE_BEGIN = 1 };
-void match_ready(automaton *m); /* before a token; may forget */
-void match_forget(automaton *m);
-place match_byte(automaton *m, place p, uint8_t byte); /* raises where a bound is passed */
-place match_bytes(automaton *m, place p, const char *bytes, size_t n);
-bool match_may_end(const automaton *m, place p);
-bool match_may_go_on(const automaton *m, place p);
 
 /* ---- tokens.c -------------------------------------------------------------------------------- */
 
@@ -245,6 +230,6 @@ span token_bytes(const token_tree *t, int32_t id);
 /* The same where it is a text's first; into out, as large as the token. */
 span token_first(const token_tree *t, int32_t id, char *out);
 /* allowed[id]: may it come at p? How many may. */
-int64_t tokens_allow(const token_tree *t, automaton *m, place p, bool first, bool *allowed);
+int64_t tokens_allow(const token_tree *t, automaton *m, text_place p, bool first, bool *allowed);
 
 #endif

@@ -16,7 +16,7 @@ typedef struct guide {
     automaton *machine;
     const token_tree *tree;
     str text; /* so far */
-    place at;
+    text_place at;
     uint64_t epoch; /* of the machine, in which `at` is a place */
     bool first;     /* the next token is the text's first, which may lose a blank */
     bool unending;
@@ -33,7 +33,7 @@ static void guide_ready(guide *g) {
 }
 
 /* Where a token leads, and its bytes. */
-static place guide_to(const guide *g, int32_t id, span *bytes, char *room) {
+static text_place guide_to(const guide *g, int32_t id, span *bytes, char *room) {
     *bytes = g->first ? token_first(g->tree, id, room) : token_bytes(g->tree, id);
     if (!token_bytes(g->tree, id).n) return PLACE_NOWHERE;
     return match_bytes(g->machine, g->at, bytes->s, bytes->n);
@@ -42,7 +42,7 @@ static place guide_to(const guide *g, int32_t id, span *bytes, char *room) {
 static bool guide_take(guide *g, int32_t id) {
     char room[1024];
     span bytes;
-    place to = guide_to(g, id, &bytes, room);
+    text_place to = guide_to(g, id, &bytes, room);
     if (to == PLACE_NOWHERE) return false;
     str_addn(&g->text, bytes.s, bytes.n);
     g->at = to;

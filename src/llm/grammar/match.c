@@ -168,7 +168,7 @@ static uint32_t frame_of(automaton *m) {
 }
 
 /* The place of the leaves in `some`. */
-static place place_of(automaton *m) {
+static text_place place_of(automaton *m) {
     match_cache *c = m->seen;
     some_sort(c);
     if (2 * c->places > c->place_mask) places_double(m);
@@ -285,7 +285,7 @@ static void calls_follow(automaton *m) {
     }
 }
 
-static place items_end(automaton *m) {
+static text_place items_end(automaton *m) {
     match_cache *c = m->seen;
     memset(c->waits, 0, (m->rules / 64 + 1) * sizeof *c->waits);
     items_follow(m);
@@ -329,7 +329,7 @@ void match_ready(automaton *m) {
     items_end(m); /* PLACE_BEGIN: there are texts, so it is not nowhere */
 }
 
-static place place_next(automaton *m, place p, uint8_t byte) {
+static text_place place_next(automaton *m, text_place p, uint8_t byte) {
     match_cache *c = m->seen;
     const seen_place *from = &c->place[p];
     step(m, from->count);
@@ -342,7 +342,7 @@ static place place_next(automaton *m, place p, uint8_t byte) {
     return c->items ? items_end(m) : PLACE_NOWHERE;
 }
 
-place match_byte(automaton *m, place p, uint8_t byte) {
+text_place match_byte(automaton *m, text_place p, uint8_t byte) {
     match_cache *c = m->seen;
     uint32_t class = m->class[byte];
     if (p == PLACE_NOWHERE) return p;
@@ -358,15 +358,15 @@ place match_byte(automaton *m, place p, uint8_t byte) {
     return to;
 }
 
-place match_bytes(automaton *m, place p, const char *bytes, size_t n) {
+text_place match_bytes(automaton *m, text_place p, const char *bytes, size_t n) {
     for (size_t i = 0; i < n && p != PLACE_NOWHERE; i++) p = match_byte(m, p, (uint8_t)bytes[i]);
     return p;
 }
 
-bool match_may_end(const automaton *m, place p) {
+bool match_may_end(const automaton *m, text_place p) {
     return m->seen->place[p].may_end;
 }
 
-bool match_may_go_on(const automaton *m, place p) {
+bool match_may_go_on(const automaton *m, text_place p) {
     return m->seen->place[p].count > 0;
 }

@@ -210,7 +210,7 @@ span token_first(const token_tree *t, int32_t id, char *out) {
 
 /* ---- which may come -------------------------------------------------------------------------- */
 
-static int64_t allow_first(const token_tree *t, automaton *m, place p, bool *allowed) {
+static int64_t allow_first(const token_tree *t, automaton *m, text_place p, bool *allowed) {
     char out[TOKEN_BYTES_MOST];
     int64_t n = 0;
     for (uint32_t i = 0; i < t->n; i++) {
@@ -222,15 +222,15 @@ static int64_t allow_first(const token_tree *t, automaton *m, place p, bool *all
     return n;
 }
 
-int64_t tokens_allow(const token_tree *t, automaton *m, place p, bool first, bool *allowed) {
-    place at[TOKEN_BYTES_MOST + 1];
+int64_t tokens_allow(const token_tree *t, automaton *m, text_place p, bool first, bool *allowed) {
+    text_place at[TOKEN_BYTES_MOST + 1];
     int64_t n = 0;
     memset(allowed, 0, t->n);
     if (first && t->blank.n) return allow_first(t, m, p, allowed);
     at[0] = p;
     for (uint32_t i = 0; i < t->nodes;) {
         const struct tree_node *x = &t->node[i];
-        place to = match_byte(m, at[x->depth], x->byte);
+        text_place to = match_byte(m, at[x->depth], x->byte);
         if (to == PLACE_NOWHERE) {
             i = x->after;
             continue;
