@@ -134,6 +134,34 @@ static void pieces_lead_where_the_whole_does(void) {
     qn_close(qn);
 }
 
+/* Characters around the ends of random ranges, of all lengths in bytes. */
+static void sets_hold_their_characters(void) {
+    static const uint32_t most[] = {0x7f, 0x7ff, 0xffff, CHARACTER_MOST};
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
+    uint64_t seed = 5;
+    for (int i = 0; i < 400; i++) {
+        char grammar[64], bytes[8];
+        uint32_t lo = 1 + (uint32_t)test_below(&seed, most[test_below(&seed, 4)]);
+        uint32_t hi = lo + (uint32_t)test_below(&seed, most[test_below(&seed, 4)]);
+        if (hi > CHARACTER_MOST) hi = CHARACTER_MOST;
+        if ((lo >> 11) == 27 || (hi >> 11) == 27) continue; /* surrogates */
+        snprintf(grammar, sizeof grammar, "root ::= [\\U%08X-\\U%08X]", lo, hi);
+        machine k = made(qn, false, grammar);
+        for (int t = 0; t < 60 && k.m; t++) {
+            uint32_t c = t < 2    ? lo - 1 + (uint32_t)t
+                         : t < 4  ? hi + (uint32_t)t - 2
+                         : t < 30 ? lo + (uint32_t)test_below(&seed, (int64_t)(hi - lo) + 1)
+                                  : 1 + (uint32_t)test_below(&seed, CHARACTER_MOST);
+            if (c == 0 || c > CHARACTER_MOST || (c >> 11) == 27) continue;
+            bytes[utf8_put(c, bytes)] = 0;
+            if (accepts(&k, bytes) != (c >= lo && c <= hi)) FAIL("%s: U+%04X", grammar, c);
+        }
+        automaton_drop(k.m);
+    }
+    CHECK_STR(qn_error(qn), "");
+    qn_close(qn);
+}
+
 /* ---- random grammars against a matcher that tries everything --------------------------------- */
 
 enum { TREES = 64, RULES = 4, TEXT = 6 };
@@ -269,17 +297,28 @@ static bool comes_to_an_end(machine *k, text_place p) {
     return n >= 4000;
 }
 
+/* With others around them, so many that numbers and ranks lie on both sides of a word's end. */
+static void grammar_print(const trees *t, uint64_t seed, char *out) {
+    static const char *const heads[] = {"root ::= ", "x ::= ", "y ::= ", "z ::= "};
+    int others = 0;
+    for (int i = 0; i < RULES; i++) {
+        int r = seed & 1 ? i : RULES - 1 - i, more = seed % 3 ? 0 : 62;
+        if (i == RULES - 1) more = 60 + (int)(seed % 4);
+        strcat(out, heads[r]);
+        tree_print(t, t->body[r], out);
+        strcat(out, "\n");
+        for (; more > 0; more--) sprintf(out + strlen(out), "o%d ::= .\n", others++);
+    }
+}
+
 static void random_grammars_match_as_trying_everything_does(void) {
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
     int taken = 0, texts = 0;
     for (uint64_t s = 1; s <= 1500; s++) {
         trees t = {.seed = s * 77};
-        char grammar[4096] = "";
+        char grammar[16384] = "";
         for (int r = 0; r < RULES; r++) t.body[r] = tree_make(&t, 0);
-        for (int r = 0; r < RULES; r++) {
-            strcat(grammar, (const char *[]){"root ::= ", "\nx ::= ", "\ny ::= ", "\nz ::= "}[r]);
-            tree_print(&t, t.body[r], grammar);
-        }
+        grammar_print(&t, s, grammar);
         machine k = made(qn, false, grammar);
         if (!k.m && !strstr(qn_error(qn), "with itself") && !strstr(qn_error(qn), "to no end"))
             FAIL("%s: %s", grammar, qn_error(qn));
@@ -303,6 +342,11 @@ static void many_meanings_are_one_place(void) {
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
     machine k =
         made(qn, false, "root ::= s\ns ::= \"a\" s \"b\" | \"a\" s \"c\" | \"a\" s s | \"\"");
+    /* What calls itself at its end is as deep as it was. */
+    machine list = made(qn, false, "root ::= l\nl ::= [a-c] l | \"d\"");
+    text_place short_one = matched(&list, PLACE_BEGIN, "ab", 2);
+    CHECK_INT(matched(&list, PLACE_BEGIN, "abcabcabc", 9), short_one);
+    automaton_drop(list.m);
     char text[121];
     memset(text, 'a', 120);
     text[120] = 0;
@@ -544,6 +588,36 @@ static void grammars_that_fit_change_nothing(void) {
     tiny_free(&t);
 }
 
+/* Where letters are about a half of all that may be chosen, each comes as often as among them. */
+static void chances_of_letters(qn_llm *m) {
+    enum { DRAWS = 4000 };
+    const int32_t *out;
+    const float *logits;
+    const double temperature = 0.3;
+    int tried = 0;
+    for (int32_t prompt = 40; prompt < 120 && tried < 3; prompt++) {
+        double p[T_VOCABULARY], all = 0, sum = 0;
+        int count[T_VOCABULARY] = {0};
+        CHECK_INT(qn_llm_rewind(m, 0), QN_OK);
+        CHECK_INT(qn_llm_feed(m, 1, &prompt, &logits), QN_OK);
+        for (int i = 0; i < T_VOCABULARY; i++) {
+            p[i] = exp((double)logits[i] / temperature);
+            all += p[i];
+            if (i < 128 && i > 64) sum += p[i];
+        }
+        if (sum < 0.35 * all || sum > 0.65 * all) continue;
+        tried++;
+        for (uint64_t s = 0; s < DRAWS; s++) {
+            const qn_sample_options o = QN_SAMPLE_OPTIONS(.temperature = temperature, .seed = s);
+            const qn_llm_generate_options g =
+                QN_LLM_GENERATE(.most = 1, .sample = &o, .grammar = "root ::= [A-\\x7f] \"-\"");
+            if (qn_llm_generate(m, 1, &prompt, &g, &out) == 1) count[out[0]]++;
+        }
+        for (int i = 65; i < 128; i++) CHECK_NEAR((double)count[i] / DRAWS, p[i] / sum, 0, 0.03);
+    }
+    CHECK(tried > 0);
+}
+
 /* A refused choice is made again by the chances of those that may come. */
 static void choices_keep_their_chances(void) {
     tiny t;
@@ -566,6 +640,7 @@ static void choices_keep_their_chances(void) {
             count[out[0] - 'a']++;
     }
     for (int i = 0; i < 3; i++) CHECK_NEAR((double)count[i] / DRAWS, p[i] / sum, 0, 0.03);
+    chances_of_letters(m);
     qn_llm_close(m);
     qn_close(qn);
     tiny_free(&t);
@@ -577,6 +652,7 @@ static void texts_end_where_they_may(void) {
     qn_ctx *qn = qn_open(NULL);
     qn_llm *m = open_tiny(qn, &t, false, NULL, NULL);
     const int32_t ids[3] = {70, 71, 72}, *out;
+    int early = 0;
     for (uint64_t s = 0; s < 40; s++) {
         const qn_sample_options o = QN_SAMPLE_OPTIONS(.temperature = 20, .seed = s);
         qn_llm_generate_options g =
@@ -589,6 +665,7 @@ static void texts_end_where_they_may(void) {
         const char *text = qn_tokenizer_decode(qn_llm_tokenizer(m), p.made, p.ids, true, &n);
         if (p.state != QN_LLM_FULL) CHECK(p.state == QN_LLM_ENDED && n % 4 == 0);
         if (strspn(text, "abz") != n) FAIL("%s", text);
+        early += p.state == QN_LLM_ENDED;
         g.ignore_end = true;
         CHECK_INT(qn_llm_generate(m, 3, ids, &g, &out), 40);
         g.grammar = "root ::= \"abzz\" | \"\"";
@@ -597,6 +674,34 @@ static void texts_end_where_they_may(void) {
         g.grammar = "root ::= \"\"";
         CHECK_INT(qn_llm_generate(m, 3, ids, &g, &out), 0);
     }
+    CHECK(early > 10);
+    qn_llm_close(m);
+    CHECK_STR(qn_error(qn), "");
+    qn_close(qn);
+    tiny_free(&t);
+}
+
+/* Behind a token that is no text the first one loses its blank, and is looked at so. */
+static void first_tokens_lose_their_blanks(void) {
+    tiny t;
+    qn_ctx *qn = qn_open(NULL);
+    const tiny_change change = {.pieces = true};
+    qn_llm *m = open_tiny(qn, &t, false, &change, NULL);
+    const int32_t behind[2][2] = {{70, 256}, {256, 70}}, *out;
+    int blanks[2] = {0};
+    for (uint64_t s = 0; s < 400; s++) {
+        const int32_t *prompt = behind[s % 2];
+        heard h = {.n = 0};
+        const qn_sample_options o = QN_SAMPLE_OPTIONS(.temperature = 9, .seed = s);
+        const qn_llm_generate_options g =
+            QN_LLM_GENERATE(.sample = &o, .piece = hear, .arg = &h,
+                            .grammar = "root ::= [ab]{2} \" a\"? \"!\"");
+        int64_t n = qn_llm_generate(m, 2, prompt, &g, &out);
+        CHECK(n >= 3 && n <= 6); /* a blank alone is lost, too */
+        blanks[s % 2] += n > 0 && (out[0] == 257 || out[0] == 259);
+        if (strspn(h.text, "ab") != 2 || h.text[h.n - 1] != '!') FAIL("\"%s\"", h.text);
+    }
+    CHECK(blanks[0] > 20 && blanks[1] == 0);
     qn_llm_close(m);
     CHECK_STR(qn_error(qn), "");
     qn_close(qn);
@@ -681,6 +786,7 @@ int main(int argc, char **argv) {
     RUN(schemas_match_their_values);
     RUN(faults_of_schemas_are_named);
     RUN(pieces_lead_where_the_whole_does);
+    RUN(sets_hold_their_characters);
     RUN(random_grammars_match_as_trying_everything_does);
     RUN(many_meanings_are_one_place);
     RUN(memory_may_be_out_at_any_time);
@@ -690,6 +796,7 @@ int main(int argc, char **argv) {
     RUN(grammars_that_fit_change_nothing);
     RUN(choices_keep_their_chances);
     RUN(texts_end_where_they_may);
+    RUN(first_tokens_lose_their_blanks);
     RUN(wrong_options_are_named);
     RUN(texts_by_turns_do_not_mix);
     folder_sweep();
