@@ -26,7 +26,8 @@ compiler="$(find src -mindepth 2 -name '*.[ch]' |
     grep -Ev '^src/(cli|llm|onnx|text|archive|export|view|data|nn|emit/llvm|emit/clike|dev/cpu|dev/opencl)/' |
     sort | tr '\n' ' ')"
 by_llvm="src/emit/llvm/*.[ch] src/dev/cpu/*.[ch]"
-by_cc="src/emit/clike/*.[ch] src/dev/cpu/*.[ch]"
+# What work groups have of their own no C compiler sees.
+by_cc="$(find src/emit/clike -name '*.[ch]' ! -name workgroup.c | sort | tr '\n' ' ') src/dev/cpu/*.[ch]"
 by_opencl="src/emit/clike/*.[ch] src/dev/opencl/*.[ch]"
 graphs="$compiler tests/run/fuzz_graph.c tests/random_program.h tests/random_graph.h tests/range_graph.h
     tests/run_graph.h tests/shrink_graph.h"

@@ -166,6 +166,22 @@ static void the_first_member_stores_behind_a_loop_of_barriers(void) {
            "thread j_1_2\nthread j_1_3\nthread j_1_4\nthread j_1_5\n");
 }
 
+/* PoCL 3.1 took the first member's way apart from the others' where barriers stood under a
+ * condition, here whether the group has an item, and the last row was another one's. */
+static void barriers_stand_under_no_condition(void) {
+    agrees("kernel \"product\" {\n arg a0 f32[136] write\n local t0 f32[1]\n"
+           " arg a1 f32[272] read\n arg a2 f32[8] read\n for i0 < 17 {\n for i1 < 8 {\n"
+           " def t0 = f32(0)\n for r0 < 16 {\n t0[0] += mul(a1[16*i0 + r0], a2[i1])\n }\n"
+           " a0[8*i0 + i1] = t0[0]\n }\n }\n}\n",
+           "pad i0 32\npad i1 16\nsplit i0 32 -> gr ri\nsplit i1 16 -> gc ci\nswap ri gc\n"
+           "split ri 16 -> ur ty\nsplit ci 16 -> uc tx\nswap ur ty\nswap uc tx\nswap ur tx\n"
+           "split r0 16 -> ko ki\naccumulate t0 uc\naccumulate t0 ur\naccumulate t0 tx\n"
+           "accumulate t0 ty\nswap ki ty\nswap ki tx\nstage a1 ko ki ur ty\n"
+           "merge ur_2 ty_2 -> m\nswap ki_1 m\nsplit m 16 -> s a\nthread a\nthread ki_1\n"
+           "thread ty\nthread tx\nthread ty_1\nthread tx_1\nunroll ur\nunroll uc\n"
+           "unroll ur_1\nunroll uc_1\nmerge gr gc -> m\npar m\n");
+}
+
 static void tiles_live_where_members_find_them(void) {
     agrees("kernel \"sums\" {\n dim n 1 512\n arg a0 f32[5] write\n arg a1 f32[5*n] read\n"
            " local t0 f32[1]\n for i < 5 {\n def t0 = f32(0)\n for k < n {\n"
@@ -312,6 +328,7 @@ int main(int argc, char **argv) {
     if (harness_open(&h, "opencl", 1)) {
         RUN(members_wait_at_barriers);
         RUN(the_first_member_stores_behind_a_loop_of_barriers);
+        RUN(barriers_stand_under_no_condition);
         RUN(tiles_live_where_members_find_them);
         RUN(what_a_group_cannot_share_is_refused);
         RUN(memory_that_is_not_there_is_not_given);

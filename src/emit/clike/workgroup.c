@@ -165,14 +165,23 @@ static bool is_par(const clike *c, stmt_id s) {
     return ir_s(c->k, s)->kind == STMT_LOOP && ir_s(c->k, s)->loop == LOOP_PAR;
 }
 
-/* One root's items are those from `offset` on. */
-static void write_items(clike *c, stmt_id root, sym offset, sym trips) {
+/* One root's items are those from `offset` to `past`. There are as many groups as items, so what
+ * holds for all that are left is not asked: barriers that stand under no condition are easier for
+ * compilers. Under one PoCL 3.1 takes the first member's way apart from the others', and then gave
+ * members another one's values. */
+static void write_items(clike *c, stmt_id root, sym offset, sym past) {
+    const bool first = offset == SYM_ZERO, last = !ir_s(c->k, root)->next;
     clike_line(c);
-    str_add(c->out, "if (item >= ");
-    clike_sym(c, offset);
-    str_add(c->out, " && item < ");
-    clike_sym(c, sym_add(c->syms, offset, trips));
-    str_add(c->out, ") {\n");
+    if (!first || !last) str_add(c->out, "if (");
+    if (!first) {
+        str_add(c->out, "item >= ");
+        clike_sym(c, offset);
+    }
+    if (!last) {
+        str_add(c->out, first ? "item < " : " && item < ");
+        clike_sym(c, past);
+    }
+    str_add(c->out, first && last ? "{\n" : ") {\n");
     c->indent++;
     if (is_par(c, root)) {
         clike_line(c);
@@ -191,8 +200,9 @@ static void write_roots(clike *c) {
     sym offset = SYM_ZERO;
     for (stmt_id i = ir_s(c->k, c->k->root)->first; i; i = ir_s(c->k, i)->next) {
         sym trips = is_par(c, i) ? ir_s(c->k, i)->l.extent : SYM_ONE;
-        write_items(c, i, offset, trips);
-        offset = sym_add(c->syms, offset, trips);
+        sym past = sym_add(c->syms, offset, trips);
+        write_items(c, i, offset, past);
+        offset = past;
     }
 }
 
