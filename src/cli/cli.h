@@ -94,7 +94,7 @@ void model_close(model *m);
 /* What `quern generate`, `quern chat` and `quern perplexity` are told. */
 typedef struct text_options {
     const char *model, *prompt, *system, *device, *grammar, *schema;
-    int64_t length, seed, top, context, threads;
+    int64_t length, seed, top, context, threads, guesses;
     double temperature, top_p, min_p, repeat;
     bool half, int8, timing;
 } text_options;

@@ -36,6 +36,8 @@ static const option rows[] = {
     {"context", OPTION_WHOLE, offsetof(text_options, context), 0, 1 << 24, "N",
      "tokens that fit the cache; 0: the model's, 4096 at most (0)"},
     {"half", OPTION_FLAG, offsetof(text_options, half), 0, 0, NULL, "a cache of f16"},
+    {"guesses", OPTION_WHOLE, offsetof(text_options, guesses), 0, 15, "N",
+     "of a language model: so many tokens at once where the text repeats itself (0)"},
     {"int8", OPTION_FLAG, offsetof(text_options, int8), 0, 0, NULL,
      "blocks of q8_0 and q4_0 times bytes: faster, other logits"},
     {"timing", OPTION_FLAG, offsetof(text_options, timing), 0, 0, NULL,

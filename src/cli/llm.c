@@ -105,6 +105,7 @@ static bool answer(const session *s, int64_t n, const int32_t *prompt, str *said
     g.piece = print_piece;
     g.grammar = s->grammar;
     g.schema = s->schema;
+    g.guesses = s->o->guesses;
     begun = cli_seconds();
     if (made >= 0) made = qn_llm_generate(s->m, n, ids, &g, &out);
     free(ids);
@@ -185,6 +186,8 @@ static const option chat_rows[] = {
      "answers match this grammar in GBNF"},
     {"schema", OPTION_TEXT, offsetof(text_options, schema), 0, 0, "FILE",
      "answers are JSON by this JSON schema"},
+    {"guesses", OPTION_WHOLE, offsetof(text_options, guesses), 0, 15, "N",
+     "read so many tokens at once where the text repeats itself (0)"},
     {"int8", OPTION_FLAG, offsetof(text_options, int8), 0, 0, NULL,
      "blocks of q8_0 and q4_0 times bytes: faster, other logits"},
     {"timing", OPTION_FLAG, offsetof(text_options, timing), 0, 0, NULL,

@@ -378,6 +378,39 @@ static void texts_by_turns_do_not_mix(void) {
     tiny_free(&t);
 }
 
+/* Guessed tokens are chosen by the grammar, too, and one that ends it ends the guesses. */
+static void guesses_match_and_change_nothing(void) {
+    tiny t;
+    qn_ctx *qn = qn_open(NULL);
+    qn_llm *m = open_tiny(qn, &t, false, NULL, &QN_LLM_OPTIONS(.context = 64, .chunk = 8));
+    const int32_t ids[3] = {70, 71, 72}, *out;
+    int64_t steps = 0, made = 0;
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        const qn_sample_options o = QN_SAMPLE_OPTIONS(.temperature = 2, .seed = seed);
+        qn_llm_generate_options g =
+            QN_LLM_GENERATE(.sample = &o, .grammar = "root ::= (\"abcd\" [x-z]){8}");
+        int32_t plain[64];
+        qn_llm_progress p = {0};
+        int64_t n = qn_llm_generate(m, 3, ids, &g, &out), held = qn_llm_read(m, NULL);
+        CHECK(n > 8 && n <= 40); /* some tokens are several letters */
+        if (n > 0) memcpy(plain, out, (size_t)n * sizeof *out);
+        g.guesses = 15;
+        CHECK_INT(qn_llm_rewind(m, 0), QN_OK);
+        CHECK_INT(qn_llm_begin(m, 3, ids, &g), QN_OK);
+        for (; p.state <= QN_LLM_WRITES && steps < 1000; steps++)
+            CHECK_INT(qn_llm_step(m, &p, sizeof p), QN_OK);
+        CHECK_INT(p.state, QN_LLM_ENDED);
+        CHECK(p.made == n && !memcmp(p.ids, plain, (size_t)n * sizeof *plain));
+        CHECK_INT(qn_llm_read(m, NULL), held);
+        made += n;
+    }
+    CHECK(steps < made * 3 / 4);
+    qn_llm_close(m);
+    CHECK_STR(qn_error(qn), "");
+    qn_close(qn);
+    tiny_free(&t);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     if (!folder_make()) return 1;
@@ -390,6 +423,7 @@ int main(int argc, char **argv) {
     RUN(first_tokens_lose_their_blanks);
     RUN(wrong_options_are_named);
     RUN(texts_by_turns_do_not_mix);
+    RUN(guesses_match_and_change_nothing);
     folder_sweep();
     return test_end();
 }

@@ -21,6 +21,8 @@ static const option rows[] = {
     {"connections", OPTION_WHOLE, AT(connections), 1, 4096, "N", "at a time; more wait (64)"},
     {"context", OPTION_WHOLE, AT(context), 0, 1 << 24, "N",
      "tokens that fit a cache; 0: the model's, 4096 at most (0)"},
+    {"guesses", OPTION_WHOLE, AT(guesses), 0, 15, "N",
+     "read so many tokens at once where a text repeats itself (0)"},
     {"half", OPTION_FLAG, AT(half), 0, 0, NULL, "caches of f16"},
     {"threads", OPTION_WHOLE, AT(threads), 0, 1024, "N", "threads; 0: one a processor (0)"},
     {"device", OPTION_TEXT, AT(device), 0, 0, "NAME", "cpu, or another of quern devices"},
@@ -49,6 +51,7 @@ static int serve(const serve_options *o, qn_ctx *qn, qn_llm *m, const char *name
     if (!qn_llm_tokenizer(m))
         return cli_failed("serve", "%s: the model has no tokenizer", o->model);
     if (queue_open(&q, qn, m, o->parallel, name)) {
+        q.guesses = o->guesses;
         http_server *h = http_open(&q, o);
         if (h) {
             queue_work(&q, &stopped, GRACE_SECONDS);

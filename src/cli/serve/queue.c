@@ -175,7 +175,8 @@ static int64_t job_begin(serve_queue *q, serve_job *job) {
     const qn_llm_generate_options o =
         QN_LLM_GENERATE(.most = r->most, .sample = &r->sample, .stops = r->stops,
                         .ignore_end = r->unending, .stop = (const char *const *)r->stop,
-                        .piece = hear, .arg = job, .grammar = r->grammar, .schema = r->schema);
+                        .piece = hear, .arg = job, .grammar = r->grammar, .schema = r->schema,
+                        .guesses = q->guesses);
     if (qn_llm_select(q->m, cache) || qn_llm_begin(q->m, n, ids, &o)) {
         bool rules = qn_error_code(q->qn) == QN_EFORMAT;
         return blame(q, job, !rules ? param : r->grammar ? "grammar" : "response_format"), -1;

@@ -120,6 +120,7 @@ typedef struct serve_queue {
     serve_job *first, **last;
     serve_counts counts;
     uint64_t seed; /* of jobs that have none */
+    int64_t guesses;
     size_t unread; /* UNREAD_MOST */
     double begun;
     int64_t started; /* seconds since 1970 */
@@ -144,7 +145,7 @@ bool job_wait(serve_job *job, job_event event);
 
 typedef struct serve_options {
     const char *model, *host, *device, *name;
-    int64_t port, context, threads, parallel, connections;
+    int64_t port, context, threads, parallel, connections, guesses;
     bool half;
 } serve_options;
 bool http_known(void); /* was it there when the command was built? */
