@@ -6,9 +6,10 @@
  *     logits = output(norm(x))
  *
  * A graph reads n tokens behind `past` others, both variables. It writes their keys and values to
- * rows past .. past + n of the cache, and attends to the rows before past + n, so no work and no
- * kernel depends on how large the cache could become. Rotations come as tables of cosines and sines
- * from the host, which has them in double precision. */
+ * rows past .. past + n of the cache, and attends to the rows before past + n, so no kernel depends
+ * on how large the cache could become, and no work but that of writing rows, which goes over all.
+ * Rotations come as tables of cosines and sines from the host, which has them in double precision.
+ */
 #include "llm/llm.h"
 
 #include <math.h>
