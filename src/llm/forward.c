@@ -79,9 +79,10 @@ static void tables_fill(llm *m, int64_t n) {
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-/* Tokens of several texts, one of each: which cache it has, and how many it has read before. */
+/* Tokens that are computed together, of one text or of several: whose cache a token goes to, and
+ * how many are there before it. */
 typedef struct batch {
-    qn_tensor *cache, *held; /* [n] of i64; NULL: all tokens are one text's */
+    qn_tensor *cache, *held; /* [n] of i64; NULL: this is no batch */
     qn_tensor *seen;         /* [n, 1, most + 1]: rows of its cache that a text may look at */
     qn_tensor *windowed;     /* of layers with windows */
     const int64_t *at;       /* rows of all caches: numbers, or the variables */
@@ -92,7 +93,7 @@ typedef struct pass {
     const llm_weight *w; /* of the layer */
     int64_t n, past;     /* tokens that come, and are there: numbers, or the variables */
     int64_t first;       /* row of the cache */
-    batch rows;          /* of GRAPH_BATCH, whose tokens are those of n texts */
+    batch rows;          /* of GRAPH_BATCH */
     qn_tensor *table[4];
     bool windowed;
     bool bytes; /* what blocks are multiplied with is made of bytes */

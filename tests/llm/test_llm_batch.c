@@ -241,12 +241,6 @@ static void others_are_left_alone(void) {
     tiny_free(&t);
 }
 
-static void refused(qn_ctx *qn, qn_code got, qn_code wanted, const char *text) {
-    CHECK_INT(got, wanted);
-    if (!strstr(qn_error(qn), text)) FAIL("%s has no %s", qn_error(qn), text);
-    qn_clear_error(qn);
-}
-
 static void what_cannot_be_is_refused(void) {
     const int64_t both[2] = {0, 1}, twice[2] = {0, 0}, outside[2] = {0, 2}, below[2] = {0, -1},
                   none[1] = {1};
@@ -256,17 +250,18 @@ static void what_cannot_be_is_refused(void) {
     qn_llm *m = open_tiny(qn, &t, false, NULL,
                           &QN_LLM_OPTIONS(.context = CONTEXT, .chunk = CHUNK, .caches = 2));
     begin(m, 0);
-    refused(qn, qn_llm_step_many(m, 1, none, p, sizeof p[0]), QN_EARG, "cache 1 has no text");
-    refused(qn, qn_llm_step_many(m, 2, both, p, sizeof p[0]), QN_EARG, "cache 1 has no text");
+    tiny_refused(qn, qn_llm_step_many(m, 1, none, p, sizeof p[0]), QN_EARG, "cache 1 has no text");
+    tiny_refused(qn, qn_llm_step_many(m, 2, both, p, sizeof p[0]), QN_EARG, "cache 1 has no text");
     CHECK_INT(qn_llm_select(m, 1), QN_OK);
     begin(m, 1);
-    refused(qn, qn_llm_step_many(m, 2, twice, p, sizeof p[0]), QN_EARG, "cache 0 is given twice");
-    refused(qn, qn_llm_step_many(m, 3, both, p, sizeof p[0]), QN_EARG, "3 caches of 2");
-    refused(qn, qn_llm_step_many(m, 2, outside, p, sizeof p[0]), QN_ERANGE, "cache 2 of 2");
-    refused(qn, qn_llm_step_many(m, 2, below, p, sizeof p[0]), QN_ERANGE, "cache -1 of 2");
-    refused(qn, qn_llm_step_many(m, -1, both, p, sizeof p[0]), QN_EARG, "-1 caches");
-    refused(qn, qn_llm_step_many(m, 2, NULL, p, sizeof p[0]), QN_ENULL, "caches is NULL");
-    refused(qn, qn_llm_step_many(m, 2, both, NULL, sizeof p[0]), QN_ENULL, "out is NULL");
+    tiny_refused(qn, qn_llm_step_many(m, 2, twice, p, sizeof p[0]), QN_EARG,
+                 "cache 0 is given twice");
+    tiny_refused(qn, qn_llm_step_many(m, 3, both, p, sizeof p[0]), QN_EARG, "3 caches of 2");
+    tiny_refused(qn, qn_llm_step_many(m, 2, outside, p, sizeof p[0]), QN_ERANGE, "cache 2 of 2");
+    tiny_refused(qn, qn_llm_step_many(m, 2, below, p, sizeof p[0]), QN_ERANGE, "cache -1 of 2");
+    tiny_refused(qn, qn_llm_step_many(m, -1, both, p, sizeof p[0]), QN_EARG, "-1 caches");
+    tiny_refused(qn, qn_llm_step_many(m, 2, NULL, p, sizeof p[0]), QN_ENULL, "caches is NULL");
+    tiny_refused(qn, qn_llm_step_many(m, 2, both, NULL, sizeof p[0]), QN_ENULL, "out is NULL");
     CHECK(qn_llm_step_many(NULL, 2, both, p, sizeof p[0]) != QN_OK);
     CHECK_INT(qn_llm_step_many(m, 2, both, p, sizeof p[0]), QN_OK); /* nothing was done before */
     CHECK_INT(p[0].made, 1);
@@ -308,7 +303,7 @@ static void one_ends_and_the_others_go_on(void) {
         CHECK_INT(qn_llm_step_many(m, 3, all, p, sizeof p[0]), QN_OK);
     CHECK_INT(p[1].state, QN_LLM_LEFT);
     CHECK_INT(pieces, 3);
-    refused(qn, qn_llm_step_many(m, 3, all, p, sizeof p[0]), QN_EARG, "cache 1 has no text");
+    tiny_refused(qn, qn_llm_step_many(m, 3, all, p, sizeof p[0]), QN_EARG, "cache 1 has no text");
     while (p[0].state == QN_LLM_WRITES)
         CHECK_INT(qn_llm_step_many(m, 2, rest, p, sizeof p[0]), QN_OK);
     CHECK_INT(p[0].state, QN_LLM_FULL);

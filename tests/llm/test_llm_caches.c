@@ -184,12 +184,6 @@ static void nothing_is_compiled_or_planned_for_another_cache(void) {
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-static void refused(qn_ctx *qn, qn_code got, qn_code wanted, const char *text) {
-    CHECK_INT(got, wanted);
-    if (!strstr(qn_error(qn), text)) FAIL("%s has no %s", qn_error(qn), text);
-    qn_clear_error(qn);
-}
-
 static void a_step_reads_a_chunk_or_makes_a_token(void) {
     int32_t ids[33];
     tiny t;
@@ -206,16 +200,16 @@ static void a_step_reads_a_chunk_or_makes_a_token(void) {
         CHECK_INT(p.made, i < 2 ? 0 : i - 1);
         CHECK_INT(qn_llm_read(m, NULL), i < 2 ? 8 * (i + 1) : 18 + i);
     }
-    refused(qn, qn_llm_step(m, &p, sizeof p), QN_EARG, "cache 0 has no text that goes on");
+    tiny_refused(qn, qn_llm_step(m, &p, sizeof p), QN_EARG, "cache 0 has no text that goes on");
     CHECK_INT(qn_llm_begin(m, 22, ids, &g), QN_OK); /* 20 of them are there */
     CHECK_INT(qn_llm_step(m, &p, sizeof p), QN_OK);
     CHECK_INT(p.kept, 20);
     CHECK_INT(p.made, 1);
     CHECK_INT(qn_llm_rewind(m, 1), QN_OK);
-    refused(qn, qn_llm_step(m, &p, sizeof p), QN_EARG, "no text that goes on");
+    tiny_refused(qn, qn_llm_step(m, &p, sizeof p), QN_EARG, "no text that goes on");
     CHECK_INT(qn_llm_begin(m, p.made, p.ids, &g), QN_OK); /* what the one before gave */
     CHECK_INT(qn_llm_feed(m, 1, ids, NULL), QN_OK);
-    refused(qn, qn_llm_step(m, &p, sizeof p), QN_EARG, "no text that goes on");
+    tiny_refused(qn, qn_llm_step(m, &p, sizeof p), QN_EARG, "no text that goes on");
     qn_llm_close(m);
     CHECK_STR(qn_error(qn), "");
     qn_close(qn);
@@ -228,22 +222,22 @@ static void what_cannot_be_is_refused(void) {
     qn_llm_progress p;
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
     CHECK(!open_tiny(qn, &t, false, NULL, &QN_LLM_OPTIONS(.caches = 1025)));
-    refused(qn, QN_ERANGE, QN_ERANGE, "1025 caches");
+    tiny_refused(qn, QN_ERANGE, QN_ERANGE, "1025 caches");
     tiny_free(&t);
     CHECK(!open_tiny(qn, &t, false, NULL, &QN_LLM_OPTIONS(.caches = -1)));
-    refused(qn, QN_ERANGE, QN_ERANGE, "-1 caches");
+    tiny_refused(qn, QN_ERANGE, QN_ERANGE, "-1 caches");
     tiny_free(&t);
     qn_llm *m = open_tiny(qn, &t, false, NULL, &QN_LLM_OPTIONS(.context = 16, .caches = 2));
     prompt_of(1, ids);
-    refused(qn, qn_llm_select(m, 2), QN_ERANGE, "cache 2 of 2");
-    refused(qn, qn_llm_select(m, -1), QN_ERANGE, "cache -1 of 2");
-    refused(qn, qn_llm_step(m, &p, sizeof p), QN_EARG, "no text");
-    refused(qn, qn_llm_step(m, NULL, 0), QN_ENULL, "out is NULL");
-    refused(qn, qn_llm_begin(m, 17, ids, NULL), QN_ERANGE, "a prompt of 17 tokens");
-    refused(qn, qn_llm_begin(m, 0, ids, NULL), QN_ERANGE, "a prompt of 0 tokens");
-    refused(qn, qn_llm_begin(m, 1, NULL, NULL), QN_ENULL, "ids is NULL");
+    tiny_refused(qn, qn_llm_select(m, 2), QN_ERANGE, "cache 2 of 2");
+    tiny_refused(qn, qn_llm_select(m, -1), QN_ERANGE, "cache -1 of 2");
+    tiny_refused(qn, qn_llm_step(m, &p, sizeof p), QN_EARG, "no text");
+    tiny_refused(qn, qn_llm_step(m, NULL, 0), QN_ENULL, "out is NULL");
+    tiny_refused(qn, qn_llm_begin(m, 17, ids, NULL), QN_ERANGE, "a prompt of 17 tokens");
+    tiny_refused(qn, qn_llm_begin(m, 0, ids, NULL), QN_ERANGE, "a prompt of 0 tokens");
+    tiny_refused(qn, qn_llm_begin(m, 1, NULL, NULL), QN_ENULL, "ids is NULL");
     ids[2] = -1;
-    refused(qn, qn_llm_begin(m, 3, ids, NULL), QN_ERANGE, "token 2 is -1");
+    tiny_refused(qn, qn_llm_begin(m, 3, ids, NULL), QN_ERANGE, "token 2 is -1");
     CHECK(qn_llm_select(NULL, 0) != QN_OK);
     CHECK(qn_llm_begin(NULL, 0, NULL, NULL) != QN_OK);
     CHECK(qn_llm_step(NULL, &p, sizeof p) != QN_OK);

@@ -501,6 +501,13 @@ static inline qn_llm *open_tiny(qn_ctx *qn, tiny *t, bool gemma, const tiny_chan
     return qn_llm_open(qn, path, o);
 }
 
+/* A call gave this code, and its error says so. */
+static inline void tiny_refused(qn_ctx *qn, qn_code got, qn_code wanted, const char *text) {
+    CHECK_INT(got, wanted);
+    if (!strstr(qn_error(qn), text)) FAIL("%s has no %s", qn_error(qn), text);
+    qn_clear_error(qn);
+}
+
 static inline bool folder_make(void) {
     strcpy(folder, "/tmp/quern_llm_XXXXXX");
     return mkdtemp(folder) != NULL;
