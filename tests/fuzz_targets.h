@@ -297,15 +297,45 @@ static inline void fuzz_options(const uint8_t *data, size_t size) {
 
 enum { FUZZ_MEMORY = 1 << 25 };
 
-static inline void *fuzz_memory(void *held, size_t size, size_t align) {
-    if (size > FUZZ_MEMORY || *(size_t *)held + size > FUZZ_MEMORY) return NULL;
-    *(size_t *)held += size;
-    return aligned_alloc(align, (size + align - 1) / align * align);
+/* A recording's memory, at most FUZZ_MEMORY of it. Objects that no line gives back stay when it is
+ * closed, as in any program: what is left is freed by fuzz_memory_close. */
+typedef struct fuzz_block {
+    _Alignas(64) struct fuzz_block *next, *last;
+} fuzz_block;
+
+typedef struct fuzz_heap {
+    fuzz_block *first;
+    size_t bytes;
+} fuzz_heap;
+
+static inline void *fuzz_memory(void *user, size_t size, size_t align) {
+    fuzz_heap *h = user;
+    size_t whole = (sizeof(fuzz_block) + size + align - 1) / align * align;
+    if (size > FUZZ_MEMORY || h->bytes + size > FUZZ_MEMORY || align > sizeof(fuzz_block))
+        return NULL;
+    fuzz_block *b = aligned_alloc(align, whole);
+    if (!b) return NULL;
+    *b = (fuzz_block){.next = h->first};
+    if (b->next) b->next->last = b;
+    h->first = b;
+    h->bytes += size;
+    return b + 1;
 }
 
-static inline void fuzz_memory_free(void *held, void *p, size_t size) {
-    *(size_t *)held -= p && size < *(size_t *)held ? size : 0;
-    free(p);
+static inline void fuzz_memory_free(void *user, void *p, size_t size) {
+    fuzz_heap *h = user;
+    if (!p) return;
+    fuzz_block *b = (fuzz_block *)p - 1;
+    if (b->last) b->last->next = b->next;
+    if (b->next) b->next->last = b->last;
+    if (h->first == b) h->first = b->next;
+    h->bytes -= size < h->bytes ? size : h->bytes;
+    free(b);
+}
+
+static inline void fuzz_memory_close(fuzz_heap *h) {
+    while (h->first) fuzz_memory_free(h, h->first + 1, 0);
+    h->bytes = 0;
 }
 
 static inline void fuzz_quiet(void *user, const char *line) {
@@ -313,7 +343,7 @@ static inline void fuzz_quiet(void *user, const char *line) {
 }
 
 static inline void fuzz_recording(const uint8_t *data, size_t size) {
-    static size_t held;
+    fuzz_heap held = {.first = NULL};
     qn_options context = QN_OPTIONS(.alloc = fuzz_memory, .free = fuzz_memory_free,
                                     .alloc_user = &held, .log = fuzz_quiet);
     /* What kernels a plan has is no matter of a recording: most are evaluated node by node. */
@@ -327,7 +357,7 @@ static inline void fuzz_recording(const uint8_t *data, size_t size) {
     fuzz_seen.accepted += good;
     fuzz_seen.lines += r.calls;
     replay_close(&r);
-    held = 0; /* of objects that no line gives back something stays, as in any program */
+    fuzz_memory_close(&held);
     free(text);
 }
 

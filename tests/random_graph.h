@@ -219,7 +219,8 @@ static inline bool merged_range(step *s, int op, const step *x, int64_t n) {
         s->err = c * x->err;
         /* Equal terms round to the same side, so errors of a long sum do not cancel. */
         double roundings = fmin(c, 16 + c / 8);
-        if (x->grid < 0) s->err += ldexp(m * c * roundings, 1 - dtype_precision(s->dtype));
+        if (x->grid < 0 || ldexp(fmax(-lo, hi), x->grid) > ldexp(1, dtype_precision(s->dtype)))
+            s->err += ldexp(m * c * roundings, 1 - dtype_precision(s->dtype));
         return settle(s, lo, hi, s->err, x->grid);
     }
     if (op == OP_PROD) {
