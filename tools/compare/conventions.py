@@ -68,7 +68,7 @@ def outside(inside):
 CONVENTIONS = [
     ("sign", ("value",), zeros, "a zero keeps its sign, as in JAX"),
     ("sinc", ("value",), zeros, "the zeros at the whole numbers have the sign of their slope"),
-    ("maximum minimum max min max_axes min_axes max_pool scatter", ("value",), zeros,
+    ("maximum minimum max min max_axes min_axes aminmax max_pool scatter", ("value",), zeros,
      "zeros of both signs are equal: either is the larger"),
     ("log_sigmoid", ("value",), lambda case, args, got, want: zeros(case, args, got, want) and args == (math.inf,),
      "log_sigmoid(infinity) is -0, the limit from below; PyTorch has 0"),
@@ -189,7 +189,7 @@ REASONS = {
     "the bits of the library's own kernels (tests/export)": "export",
     "transformers' models: tools/compare/llm.py": "llm_open llm_close llm_get_info llm_tokenizer llm_encode "
     "llm_encode_chat llm_ends llm_feed llm_read llm_rewind llm_select llm_score llm_embed sample llm_generate "
-    "llm_begin llm_step",
+    "llm_begin llm_step llm_step_many",
     "onnx's own node tests: make onnx-tests": "onnx_open onnx_parse onnx_close onnx_input_at onnx_output_at "
     "onnx_inputs onnx_outputs onnx_call onnx_depends onnx_run onnx_operator_at",
     "the package tokenizers: tools/compare/tokens.py": "tokenizer_open tokenizer_new tokenizer_close "
