@@ -300,7 +300,7 @@ enum { FUZZ_MEMORY = 1 << 25 };
 /* A recording's memory, at most FUZZ_MEMORY of it. Objects that no line gives back stay when it is
  * closed, as in any program: what is left is freed by fuzz_memory_close. */
 typedef struct fuzz_block {
-    _Alignas(64) struct fuzz_block *next, *last;
+    _Alignas(64) struct fuzz_block *next, *prev;
 } fuzz_block;
 
 typedef struct fuzz_heap {
@@ -316,7 +316,7 @@ static inline void *fuzz_memory(void *user, size_t size, size_t align) {
     fuzz_block *b = aligned_alloc(align, whole);
     if (!b) return NULL;
     *b = (fuzz_block){.next = h->first};
-    if (b->next) b->next->last = b;
+    if (b->next) b->next->prev = b;
     h->first = b;
     h->bytes += size;
     return b + 1;
@@ -326,8 +326,8 @@ static inline void fuzz_memory_free(void *user, void *p, size_t size) {
     fuzz_heap *h = user;
     if (!p) return;
     fuzz_block *b = (fuzz_block *)p - 1;
-    if (b->last) b->last->next = b->next;
-    if (b->next) b->next->last = b->last;
+    if (b->prev) b->prev->next = b->next;
+    if (b->next) b->next->prev = b->prev;
     if (h->first == b) h->first = b->next;
     h->bytes -= size < h->bytes ? size : h->bytes;
     free(b);
@@ -335,7 +335,6 @@ static inline void fuzz_memory_free(void *user, void *p, size_t size) {
 
 static inline void fuzz_memory_close(fuzz_heap *h) {
     while (h->first) fuzz_memory_free(h, h->first + 1, 0);
-    h->bytes = 0;
 }
 
 static inline void fuzz_quiet(void *user, const char *line) {
