@@ -76,7 +76,7 @@ typedef struct export_function {
     const int *over;
 } export_function;
 
-/* Bytes that are copied when all launches have run. */
+/* Bytes that are copied before the first launch, or when all have run. */
 typedef struct export_copy {
     export_home from, to;
     size_t size;
@@ -95,13 +95,13 @@ typedef struct export {
     uint8_t *dtype;    /* by slot, where a kernel uses it */
     uint32_t *first, *last;
     export_value *value;
-    uint32_t values, states, programs, sets, functions, copies;
+    uint32_t values, states, programs, sets, functions, copies, rests;
     export_state *state;
     export_program *program;
     export_set *set; /* launch by launch */
     export_function *function;
     size_t *scratch; /* by launch: where its scratch is in the arena */
-    export_copy *copy;
+    export_copy *copy, *rest; /* rest: before */
     size_t arena_bytes, state_bytes, blob_bytes;
     str source, header;
 }

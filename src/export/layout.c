@@ -95,9 +95,10 @@ static void find_lives(export *e) {
         const export_program *x = &e->program[s->program];
         for (mem_id m = 1; m < x->k->mems; m++) {
             const ir_memory *mem = ir_m(x->k, m);
-            if (mem->scope != MEM_ARG || !x->uses[mem->arg]) continue;
+            if (mem->scope != MEM_ARG) continue;
             uint32_t at = s->set->slot[mem->arg];
             e->dtype[at] = mem->dtype;
+            if (!x->uses[mem->arg]) continue;
             if (s->launch < e->first[at]) e->first[at] = s->launch;
             e->last[at] = s->launch;
         }
@@ -169,7 +170,9 @@ static bool alias_values(export *e, uint32_t launch_number, uint32_t from, uint3
         if (s->launch != launch_number || s->set->piece) continue;
         int n = inplace_pairs(e->program[s->program].k, MOST, over);
         for (int k = 0; k < n; k++) {
-            if (s->set->slot[over[k].in] != from || s->set->slot[over[k].out] != to) continue;
+            if (over[k].rests || s->set->slot[over[k].in] != from ||
+                s->set->slot[over[k].out] != to)
+                continue;
             s->over[over[k].in] = 1 + over[k].out;
             return true;
         }
@@ -218,6 +221,18 @@ static void place_states(export *e) {
     }
 }
 
+/* What values begin as that are made elsewhere than where the old ones are: these have homes, for
+ * they are states or inputs. */
+static void add_rests(export *e) {
+    const run_plan *p = e->p;
+    for (uint32_t i = 0; i < p->rests; i++) {
+        export_home from = e->home[p->leaf_slot[p->rest[i].leaf]];
+        export_home to = e->home[p->output_slot[p->rest[i].output]];
+        if (from.kind == to.kind && from.number == to.number && from.offset == to.offset) continue;
+        e->rest[e->rests++] = (export_copy){from, to, bytes_of(e, p->rest[i].output)};
+    }
+}
+
 /* A root is in the first output that it is. */
 static void place_outputs(export *e) {
     const static_view *v = &e->view;
@@ -247,6 +262,11 @@ static void place_rest(export *e) {
         place[n] = &e->home[i].offset;
         block[n++] = (memory_block){e->first[i], to_the_end ? p->launches : e->last[i],
                                     (int64_t)p->slot[i].size, 0};
+    }
+    for (uint32_t i = 0; i < p->rests; i++) { /* they are copied before the first launch */
+        size_t *at = &e->home[p->output_slot[p->rest[i].output]].offset;
+        for (uint32_t k = 0; k < n; k++)
+            if (place[k] == at) block[k].first = 0;
     }
     e->scratch = arena_zeroed(a, (p->launches + 1) * sizeof *e->scratch);
     for (uint32_t i = 0, last = UINT32_MAX; i < e->sets; last = e->set[i++].launch) {
@@ -285,10 +305,12 @@ void export_layout(export *e) {
     e->value = arena_zeroed(&e->arena, values * sizeof *e->value);
     e->copy =
         arena_alloc(&e->arena, ((size_t)v->assigned + (size_t)v->outputs + 1) * sizeof *e->copy);
+    e->rest = arena_alloc(&e->arena, ((size_t)e->p->rests + 1) * sizeof *e->rest);
     find_lives(e);
     place_outputs(e);
     place_states(e);
     place_parameters(e);
     place_rest(e);
+    add_rests(e);
     find_functions(e);
 }

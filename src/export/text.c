@@ -208,6 +208,7 @@ static void add_run(export *e, str *out) {
     if (e->states) str_add(out, "    char *const kept = state;\n");
     if (e->blob) str_add(out, "    const char *const blob = weights;\n");
     for (uint32_t i = 0; i < e->sets; i++) add_numbers(e, i, out);
+    for (uint32_t i = 0; i < e->rests; i++) add_copy(e, &e->rest[i], out);
     for (uint32_t i = 0; i < e->sets; i++) add_call(e, i, out);
     for (uint32_t i = 0; i < e->copies; i++) add_copy(e, &e->copy[i], out);
     for (int i = 0; i < e->view.inputs; i++) str_addf(out, "    (void)input_%d;\n", i);

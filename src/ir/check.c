@@ -352,6 +352,8 @@ static bool check_access(checker *c, stmt_id s, const access *t) {
     const ir_memory *mem = ir_m(c->k, t->mem);
     if (mem->scope == MEM_ARG && !(mem->access & (t->store ? ACCESS_WRITE : ACCESS_READ)))
         return REFUSE(c, s, "a%d is not for this access", mem->arg);
+    if (mem->scope == MEM_ARG && (mem->access & (ACCESS_RESTS | ACCESS_WRITE)) == ACCESS_RESTS)
+        return REFUSE(c, s, "a%d is only what an output begins as", mem->arg);
     if (mem->scope != MEM_ARG && c->state[t->mem] != LIVE)
         return REFUSE(c, s, "t%d is used outside its life", ir_tile_number(c->k, t->mem));
     if (!check_vars(c, t->index, false) || !check_vars(c, t->valid, false))

@@ -93,14 +93,17 @@ typedef enum mem_scope { MEM_ARG, MEM_LOCAL, MEM_REG } mem_scope;
 /* NONTEMPORAL: what is written need not stay in the caches. INPLACE: what is written is to lie
  * where an input does. PIECE: it is part of a value that other launches write the rest of: it
  * begins at any element, not on a cache line, and others' elements may lie between its own. ROW:
- * the next launch goes on where this one ends, or ends where it begins: little of it is cached. */
+ * the next launch goes on where this one ends, or ends where it begins: little of it is cached.
+ * RESTS: an output that begins as a copy of an input, of which nothing else is read; the first that
+ * is marked so as one of the first input that is, and so on (lower/rest.c). */
 typedef enum arg_access {
     ACCESS_READ = 1,
     ACCESS_WRITE = 2,
     ACCESS_NONTEMPORAL = 4,
     ACCESS_INPLACE = 8,
     ACCESS_PIECE = 16,
-    ACCESS_ROW = 32
+    ACCESS_ROW = 32,
+    ACCESS_RESTS = 64
 } arg_access;
 
 /* How the terms of a sum that is made in a tile are grouped. The terms, in the order of the lowered
@@ -541,7 +544,7 @@ bool ir_stored_first(kernel *k, str *why);
 enum {
     LOOP_KINDS = LOOP_WORD + 1,
     MEM_SCOPES = MEM_REG + 1,
-    ARG_ACCESS_WORDS = 6,
+    ARG_ACCESS_WORDS = 7,
     GROUPING_WORDS = 6 /* with a number each */
 };
 extern const char *const loop_words[LOOP_KINDS]; /* what text calls them */

@@ -7,9 +7,8 @@
  *
  * A graph reads n tokens behind `past` others, both variables. It writes their keys and values to
  * rows past .. past + n of the cache, and attends to the rows before past + n, so no kernel depends
- * on how large the cache could become, and no work but that of writing rows, which goes over all.
- * Rotations come as tables of cosines and sines from the host, which has them in double precision.
- */
+ * on how large the cache could become, and no work. Rotations come as tables of cosines and sines
+ * from the host, which has them in double precision. */
 #include "llm/llm.h"
 
 #include <math.h>
@@ -85,7 +84,7 @@ typedef struct batch {
     qn_tensor *cache, *held; /* [n] of i64; NULL: this is no batch */
     qn_tensor *seen;         /* [n, 1, most + 1]: rows of its cache that a text may look at */
     qn_tensor *windowed;     /* of layers with windows */
-    const int64_t *at;       /* rows of all caches: numbers, or the variables */
+    qn_tensor *at;           /* [n]: the row of all caches that a token is written to */
 } batch;
 
 typedef struct pass {
@@ -173,17 +172,13 @@ static qn_tensor *remember(const pass *p, qn_tensor *cache, qn_tensor *rows) {
     return qn_cast(qn_slice(cache, 1, p->first, end, 1), QN_F32);
 }
 
-/* A new row into the cache of each text, which its variable says the row of; rows 0 to `past` of
- * all of these, [heads, n, past + 1, head]. Which text has which cache is an index of the kernels
- * that read them. */
+/* A new row into the cache of each text; rows 0 to `past` of all of these, [heads, n, past + 1,
+ * head]. Which text has which cache is an index of the kernels that read them. */
 static qn_tensor *remember_batch(const pass *p, qn_tensor *cache, qn_tensor *rows) {
     const llm *m = p->m;
     const int64_t shape[4] = {m->config.kv_heads, m->caches, m->rows, m->config.size[DIM_HEAD]};
     rows = qn_cast(rows, qn_dtype_of(cache));
-    for (int64_t i = 0; i < p->n; i++) {
-        int64_t at = p->rows.at[i], end = qn_dim_add(m->ctx, at, 1);
-        if (qn_assign(qn_slice(cache, 1, at, end, 1), qn_slice(rows, 1, i, i + 1, 1))) return NULL;
-    }
+    if (qn_assign(cache, qn_index_copy(cache, p->rows.at, rows, 1))) return NULL;
     qn_tensor *t = qn_slice(qn_reshape(cache, 4, shape), 2, 0, qn_dim_add(m->ctx, p->past, 1), 1);
     return qn_cast(qn_take(t, p->rows.cache, 1), QN_F32);
 }
@@ -331,6 +326,7 @@ static qn_tensor *forward(pass p, llm_kind kind, qn_tensor *const *in) {
     if (kind == GRAPH_BATCH) {
         p.rows.cache = in[1];
         p.rows.held = in[2];
+        p.rows.at = qn_add(qn_mul(in[1], qn_like(in[1], (double)m->rows)), in[2]);
         batch_masks(&p);
     }
     qn_tensor *x = rows_of(&m->whole[SLOT_EMBED], in[0]);
@@ -408,7 +404,7 @@ static qn_code bind_cache(const llm *m, int64_t which) {
  * values would be kept at the first run. */
 static qn_plan *graph_make(llm *m, llm_kind kind, int64_t n) {
     qn_ctx *qn = m->ctx;
-    pass p = {.m = m, .n = n, .past = m->past, .rows.at = m->at};
+    pass p = {.m = m, .n = n, .past = m->past};
     const int32_t none[BATCH_MOST] = {0};
     const int64_t first[BATCH_MOST] = {0};
     qn_scope scope = qn_scope_begin(qn);
@@ -462,21 +458,18 @@ int64_t batch_rows(int64_t n) {
  * which no text can come to, the last one behind a chunk. */
 qn_tensor *forward_batch(llm *m, int64_t n, const int64_t *cache, const int32_t *ids) {
     const int64_t size = batch_rows(n);
-    int64_t which[BATCH_MOST], held[BATCH_MOST], at[BATCH_MOST], most = 0;
+    int64_t which[BATCH_MOST], held[BATCH_MOST], most = 0;
     int32_t id[BATCH_MOST] = {0};
     for (int64_t i = 0; i < size; i++) {
         which[i] = cache[i < n ? i : 0];
         held[i] = i < n ? m->cache[which[i]].held : m->rows - 1;
         for (int64_t k = 0; i < n && k < i; k++) held[i] += which[k] == which[i];
-        at[i] = which[i] * m->rows + held[i];
         m->given[i] = i < n ? (int32_t)held[i] : 0;
         if (i < n) id[i] = ids[i];
         if (i < n && held[i] > most) most = held[i];
-        if (!m->at[i]) m->at[i] = qn_var(m->ctx, "row", 0, m->caches * m->rows - 1);
-        if (qn_bind(m->ctx, m->at[i], at[i])) heap_unwind(&m->ctx->heap);
     }
     return graph_run(m, &m->batch[__builtin_ctzll((uint64_t)size)], GRAPH_BATCH,
-                     &(pass){.m = m, .n = size, .past = most, .rows.at = at},
+                     &(pass){.m = m, .n = size, .past = most},
                      &(given){.ids = id, .cache = which, .held = held});
 }
 

@@ -145,7 +145,6 @@ typedef struct llm {
     int64_t context, chunk; /* tokens: most, at once */
     bool half, int8;
     int64_t past, length, which; /* variables; which: of the caches, where they are several */
-    int64_t at[BATCH_MOST];      /* variables: the row of a batch's text; 0: not made yet */
     qn_plan *graph[4];
     qn_plan *batch[BATCH_BITS + 1]; /* of 2^i tokens, of one text or of several */
     float *logits;                  /* [vocabulary] */

@@ -109,7 +109,7 @@ static bool bears(overlay *o, mem_id out, mem_id in) {
 
 int inplace_pairs(kernel *k, int most, inplace_pair *over) {
     overlay o = {.k = k};
-    int n = 0;
+    int n = rest_pairs(k, most, over);
     o.distinct = arena_zeroed(&k->arena, k->mems);
     o.accesses = ir_accesses(k, k->root, &o.access);
     for (mem_id out = 1; out < k->mems; out++) {
@@ -117,7 +117,7 @@ int inplace_pairs(kernel *k, int most, inplace_pair *over) {
         if (m->scope != MEM_ARG || m->access != (ACCESS_WRITE | ACCESS_INPLACE)) continue;
         for (mem_id in = 1; in < k->mems && n < most; in++)
             if (bears(&o, out, in))
-                over[n++] = (inplace_pair){(uint16_t)m->arg, (uint16_t)ir_m(k, in)->arg};
+                over[n++] = (inplace_pair){(uint16_t)m->arg, (uint16_t)ir_m(k, in)->arg, false};
     }
     return n;
 }

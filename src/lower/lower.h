@@ -50,9 +50,11 @@ int split_reduction(kernel *k, kernel **first, split_part part[SPLIT_PARTS]);
 
 /* ---- inplace.c ------------------------------------------------------------------------------- */
 
-/* An output that may alias an input, by their numbers among the arguments. */
+/* An output that may alias an input, by their numbers among the arguments; `rests`: it begins as a
+ * copy of the input, if it is not the same memory. */
 typedef struct inplace_pair {
     uint16_t out, in;
+    bool rests;
 } inplace_pair;
 /* Mark argument number `out` as one that is to be written in place; it is then not stored
  * non-temporally. */
@@ -62,6 +64,15 @@ void inplace_mark(kernel *k, int out);
 int inplace_pairs(kernel *k, int most, inplace_pair *over);
 /* Of a kernel as it was lowered: order the stores to outputs so that most can be in place. */
 void inplace_order_stores(kernel *k);
+
+/* ---- rest.c ---------------------------------------------------------------------------------- */
+
+/* Where a kernel as it was lowered stores the input argument `old` to the output argument `out` but
+ * for some elements, have it store these alone. true: so it does now, and has to be run on a copy
+ * of `old` or over `old` itself. At most one input for an output, in the order of both. */
+bool rest_drop(kernel *k, int out, int old);
+/* All such outputs and inputs of a kernel, `most` of them. */
+int rest_pairs(kernel *k, int most, inplace_pair *pair);
 
 /* ---- prepack.c ------------------------------------------------------------------------------- */
 

@@ -224,6 +224,19 @@ static uint32_t add_packing(builder *b, kernel_forms *f, launch *out, uint32_t *
     return at;
 }
 
+/* Which outputs of the kernel begin as copies of leaves. */
+static void find_rests(builder *b, const kernel_forms *f) {
+    run_plan *p = b->p;
+    int most = (int)f->low.args;
+    inplace_pair *pair = arena_alloc(b->scratch, (size_t)most * sizeof *pair);
+    int n = rest_pairs(f->low.k, most, pair);
+    for (int i = 0; i < n; i++) {
+        const slot *to = &p->slot[slot_for(b, f->low.arg[pair[i].out])];
+        const slot *from = &p->slot[slot_for(b, f->low.arg[pair[i].in])];
+        p->rest[p->rests++] = (donation){to->number, from->number};
+    }
+}
+
 /* The launches of one kernel of the fusion, in their order, and their programs' numbers. */
 static uint32_t add_launches(builder *b, const fuse_kernel *fk, launch *out, uint32_t *id) {
     kernel_forms kept = {.low = {0}}, *f = &kept;
@@ -239,6 +252,7 @@ static uint32_t add_launches(builder *b, const fuse_kernel *fk, launch *out, uin
     uint32_t n = 0, parts = (uint32_t)f->parts;
     slot_range more = {b->p->slots - parts, parts};
     if (f->packer) more = (slot_range){add_packing(b, f, out, id, &n), 1};
+    find_rests(b, f);
     if (f->first) {
         make_launch(b, fk, &f->low, f->first, more, &out[n]);
         n++;
@@ -385,6 +399,7 @@ run_plan *plan_build(qn_ctx *qn, const plan_request *r, const plan_key *key) {
     if (r->rows) find_rows(&b, r);
     b.slot_of = arena_zeroed(&scratch, (r->nodes + 1) * sizeof *b.slot_of);
     make_slots(&b, r->roots, r->root);
+    p->rest = arena_zeroed(&p->arena, (p->outputs + 1) * sizeof *p->rest);
     p->packing = arena_zeroed(&p->arena, (b.f->kernels + 1) * sizeof *p->packing);
     p->program = arena_alloc(&p->arena, (3 * b.f->kernels + 1) * sizeof *p->program);
     make_launches(&b);

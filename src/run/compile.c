@@ -5,6 +5,7 @@
  *       split_reduction      much to few: two trees, one after the other
  *       prepack              a constant operand is laid out once, by a kernel of its own
  *       inplace_mark         outputs that are to lie where dying inputs do
+ *       rest_drop            of those that mostly are the inputs, only the rest is stored
  *       schedule_order_sum   in which order a convolution's sum goes over channels and windows
  *       schedule_group_sums  in how many parts, chains and lanes a sum is made
  *     compile_kernel       how it computes it
@@ -48,14 +49,19 @@ static void pack_weight(qn_ctx *qn, const compile_terms *t, const fuse_kernel *f
     }
 }
 
-/* Outputs that may lie over a leaf that the same kernel reads. */
-static void mark_inplace(const compile_terms *t, kernel_forms *out) {
+/* Outputs that may lie over a leaf that the same kernel reads; what such an output has of the leaf
+ * is not stored again, where a run can copy it. */
+static void mark_inplace(const qn_ctx *qn, const compile_terms *t, kernel_forms *out) {
     const lowered *low = &out->low;
+    const dev_table *dev = qn->run->dev;
+    bool rests = dev->host_memory && dev->executes && !out->first;
+    uint32_t behind = 0; /* the last such leaf: they come in the order of their outputs */
     for (uint32_t to = 0; t->donated && to < low->args; to++) {
         uint32_t place = t->f->pos[low->arg[to]], r = place ? t->number[place - 1] : 0;
         if (!r || !t->donated[r - 1]) continue;
         for (uint32_t i = 0; i < low->args; i++) {
             if (low->arg[i] != t->leaf[t->donated[r - 1] - 1]) continue;
+            if (rests && i > behind && rest_drop(low->k, (int)to, (int)i)) behind = i;
             inplace_mark(low->k, (int)to);
             if (out->first) inplace_mark(out->first, (int)to);
         }
@@ -107,7 +113,7 @@ void compile_lower(qn_ctx *qn, const compile_terms *t, const fuse_kernel *fk, ke
     mark_rows(t, &out->low);
     out->parts = split_reduction(out->low.k, &out->first, out->part);
     if (!out->parts) pack_weight(qn, t, fk, out);
-    if (!fk->piece.into) mark_inplace(t, out);
+    if (!fk->piece.into) mark_inplace(qn, t, out);
     say_sums(out->low.k, &qn->run->limits);
     if (out->first) say_sums(out->first, &qn->run->limits);
 }

@@ -283,6 +283,17 @@ static QN_COLD void trace_run(qn_ctx *qn, const run_plan *p, double start) {
     trace_settle(qn);
 }
 
+/* What outputs begin as, where they are not the same memory. */
+static void copy_rests(const qn_ctx *qn, const run_plan *p, const uint32_t *leaf,
+                       const uint32_t *out) {
+    for (uint32_t i = 0; i < p->rests; i++) {
+        const donation *r = &p->rest[i];
+        if (out[r->output] == leaf[r->leaf]) continue;
+        memcpy(buffer_at(qn, out[r->output])->memory, buffer_at(qn, leaf[r->leaf])->memory,
+               p->slot[p->output_slot[r->output]].size);
+    }
+}
+
 /* Everything that can fail comes before the first launch, for that may replace what it reads. */
 void plan_run(qn_ctx *qn, run_plan *p, const int64_t *given, const uint32_t *leaf,
               const uint32_t *over, uint32_t *out) {
@@ -308,6 +319,7 @@ void plan_run(qn_ctx *qn, run_plan *p, const int64_t *given, const uint32_t *lea
         made.n = i + 1;
     }
     move(qn, p, given, leaf, out);
+    copy_rests(qn, p, leaf, out);
     if (plan_launch(qn, p)) heap_unwind(&qn->heap);
     cleanup_drop(&qn->heap, &c);
     r->stats.run_seconds += clock_seconds() - start;

@@ -360,6 +360,8 @@ struct run_plan {
     uint32_t *leaf_slot, *output_slot;
     donation *donation; /* in the order of outputs */
     uint32_t donations;
+    donation *rest; /* outputs that begin as copies of leaves */
+    uint32_t rests;
     launch *launch;
     dev_launch *side; /* the launches as the device is given them */
     uint32_t *level;  /* by level: its last launch + 1; see level.c */

@@ -171,6 +171,7 @@ typedef struct export_case {
     qn_tensor *in[EXPORT_MOST], *out[EXPORT_MOST];
     const char *blob; /* a file's name, or NULL */
     int ways;         /* of those above; 0: EXPORT_USUAL */
+    uint64_t donate;  /* as in qn_plan_options */
 } export_case;
 
 static inline size_t export_bytes(const qn_tensor *t) {
@@ -221,7 +222,8 @@ static inline char *export_expected(const export_case *c, qn_plan *plan, size_t 
 
 /* Export it before it runs, as parameters are then, twice: the files must be the same. */
 static inline qn_plan *export_twice(const export_case *c) {
-    qn_plan *plan = qn_plan_new(c->qn, c->n_in, c->in, c->n_out, c->out);
+    qn_plan *plan = qn_plan_new_with(c->qn, c->n_in, c->in, c->n_out, c->out,
+                                     &QN_PLAN_OPTIONS(.donate = c->donate));
     const char *blob = c->blob ? export_file(c->blob) : NULL;
     const char *const names[2] = {"again.c", "model.c"};
     size_t size[2] = {0, 0};

@@ -300,6 +300,44 @@ static void new_values_lie_where_old_ones_did(void) {
     end(qn);
 }
 
+/* Of a state that gets new rows these are all that is stored. */
+static void rows_of_states_are_written_where_they_are(void) {
+    qn_ctx *qn = begin();
+    export_case c = {.qn = qn, .n_in = 2, .n_out = 1};
+    qn_tensor *t = numbers(qn, SHAPE(50, 8)), *u = numbers(qn, SHAPE(50, 8));
+    c.in[0] = numbers(qn, SHAPE(2, 8));
+    c.in[1] = whole(qn, 2, 50);
+    qn_assign(qn_slice(t, 0, 7, 9, 1), c.in[0]);
+    qn_assign(u, qn_index_copy(u, c.in[1], c.in[0], 0));
+    c.out[0] = qn_sum(qn_matmul(t, qn_transpose(u, 0, 1)), QN_ALL, false);
+    export_compare(&c);
+    size_t size;
+    char *text = export_read("model.c", &size);
+    const char *run = text ? strstr(text, "void model_run(") : NULL;
+    CHECK(run && !strstr(run, "memcpy"));
+    free(text);
+    end(qn);
+}
+
+/* A program's inputs are not written over: an output begins as a copy of one that is donated. */
+static void rows_of_inputs_are_written_into_copies(void) {
+    qn_ctx *qn = begin();
+    export_case c = {.qn = qn, .n_in = 3, .n_out = 2, .donate = 1};
+    c.in[0] = numbers(qn, SHAPE(50, 8));
+    c.in[1] = numbers(qn, SHAPE(2, 8));
+    c.in[2] = whole(qn, 2, 50);
+    c.out[0] = qn_index_copy(c.in[0], c.in[2], c.in[1], 0);
+    c.out[1] = qn_sum(c.in[1], QN_ALL, false);
+    export_compare(&c);
+    size_t size;
+    char *text = export_read("model.c", &size);
+    const char *run = text ? strstr(text, "void model_run(") : NULL;
+    const char *copied = run ? strstr(run, "    memcpy(output_0, input_0, 1600);\n") : NULL;
+    CHECK(copied && copied < strstr(run, "    kernel_"));
+    free(text);
+    end(qn);
+}
+
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 static void refused(qn_ctx *qn, qn_tensor *x, qn_tensor *y, qn_code code, const char *because) {
@@ -415,6 +453,8 @@ int main(int argc, char **argv) {
     RUN(arena_is_what_lives_at_once);
     RUN(arena_has_bytes);
     RUN(new_values_lie_where_old_ones_did);
+    RUN(rows_of_states_are_written_where_they_are);
+    RUN(rows_of_inputs_are_written_into_copies);
     RUN(what_is_no_kernel_is_named);
     RUN(bad_names_and_places_are_errors);
     RUN(blob_is_a_file_of_its_own);

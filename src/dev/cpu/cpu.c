@@ -167,7 +167,7 @@ static const char *load(cpu *c, cpu_program *p, const str *object, int number) {
 /* Once a launch is checked nothing of it can fail, so results may replace what they are made of. */
 static void find_overs(const cpu *c, dev_program *p, kernel *k) {
     inplace_pair over[MOST_OVERS];
-    int n = c->by_cc ? 0 : inplace_pairs(k, MOST_OVERS, over);
+    int n = (c->by_cc ? rest_pairs : inplace_pairs)(k, MOST_OVERS, over);
     if (!n) return;
     p->over = heap_alloc(&c->ctx->heap, (size_t)n * sizeof *over);
     memcpy(p->over, over, (size_t)n * sizeof *over);

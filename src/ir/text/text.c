@@ -40,8 +40,8 @@ enum { DEEPEST_PRINTED = 8, INDENT = 2 };
 
 const char *const loop_words[LOOP_KINDS] = {"for", "par", "vec", "unroll", "thread", "word"};
 const char *const mem_scope_words[MEM_SCOPES] = {"arg", "local", "reg"};
-const char *const arg_access_words[ARG_ACCESS_WORDS] = {"read",    "write", "nontemporal",
-                                                        "inplace", "piece", "row"};
+const char *const arg_access_words[ARG_ACCESS_WORDS] = {"read",  "write", "nontemporal", "inplace",
+                                                        "piece", "row",   "rests"};
 const char *const grouping_words[GROUPING_WORDS] = {"parts", "chains", "lanes",
                                                     "words", "blocks", "online"};
 

@@ -190,6 +190,20 @@ static qn_code is_going(const trip *t, bool *going) {
     return code;
 }
 
+/* What states begin as that are not written over themselves in this trip. */
+static qn_code copy_rests(const trip *t) {
+    const loop_launch *c = t->c;
+    qn_code code = QN_OK;
+    for (uint32_t i = 0; i < c->body->rests && !code; i++) {
+        const donation *r = &c->body->rest[i];
+        loop_place from = c->in[r->leaf], to = c->out[r->output];
+        size_t size = c->body->slot[c->body->output_slot[r->output]].size;
+        if (from.memory != to.memory || from.offset != to.offset)
+            code = copy(t->qn->run, to, from, size);
+    }
+    return code;
+}
+
 static qn_code run_trip(trip *t) {
     loop_launch *c = t->c;
     bool first = !t->done;
@@ -198,6 +212,7 @@ static qn_code run_trip(trip *t) {
     place_outputs(t);
     if (first && !code) code = pack_captures(t);
     move(t, first);
+    if (!code) code = copy_rests(t);
     if (!code) code = plan_launch(t->qn, c->body);
     for (uint32_t i = 0; i < c->attr.states; i++) c->state[i].now = c->out[i];
     return code;
