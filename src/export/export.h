@@ -100,7 +100,7 @@ typedef struct export {
     export_program *program;
     export_set *set; /* launch by launch */
     export_function *function;
-    size_t *scratch; /* by launch: where its scratch is in the arena */
+    size_t *scratch;          /* by launch: where its scratch is in the arena */
     export_copy *copy, *rest; /* rest: before */
     size_t arena_bytes, state_bytes, blob_bytes;
     str source, header;

@@ -110,7 +110,7 @@ X(lanes_packed, FACT, 1, 100, 97, "percent of the peak for lanes of a convolutio
 X(lanes_windows, FACT, 1, 100, 70, "percent, where they are packed window by window")
 X(lanes_strided, FACT, 1, 100, 70, "percent, where they are places of a window that steps")
 X(lanes_unaligned, FACT, 1, 100, 90, "percent, where they are contiguous and begin anywhere")
-X(dot_rows, FACT, 1, 64, 12, "rows for which lanes go along a sum that both operands lie along")
+X(dot_rows, FACT, 1, 64, 16, "rows for which lanes go along a sum that both operands lie along")
 X(prepack_rows, FACT, 1, 64, 10, "rows from which on weights that lie along the sum are prepacked")
 X(prepack_rows_most, FACT, 1, 1 << 20, 512, "rows with which packing is cheap beside the product")
 X(prepack_products, FACT, 1, 1024, 4, "products of one run that share a packed operand")

@@ -116,6 +116,13 @@ static inline int64_t machine_shared(const machine *m) {
 }
 /* Bytes of a table that is looked up while other data pass: half of the first cache. The grouping
  * of sums follows from it, so no rate may. */
+/* Rows for which an operand of a product that is made of others is made once, in registers, beside
+ * an accumulator for each row. */
+static inline int64_t machine_made_rows(const machine *m) {
+    int64_t most = m->registers > 5 ? m->registers - 4 : 1;
+    return most < m->dot_rows ? most : m->dot_rows;
+}
+
 static inline int64_t machine_table(const machine *m) {
     return machine_l1(m) / 2;
 }

@@ -100,7 +100,7 @@ double fuse_shared_by_rows(const fuse *fu, node_id n, const use *u) {
     double lanes = (double)(l->vector_bytes / (int64_t)sizeof(float));
     double deep = k->loop[__builtin_ctzll(sum)].extent;
     double made = deep * k->loop[k->root_loops - 1].extent, at_once = fuse_trips(k, rows);
-    if (at_once > (double)l->dot_rows || at_once * k->epilogue > deep) return 0;
+    if (at_once > (double)machine_made_rows(l) || at_once * k->epilogue > deep) return 0;
     if (deep < lanes * lanes || (int64_t)deep % (int64_t)lanes) return 0;
     if (!u->exact && mixes(u, sum)) return 0;
     int left = SEEN;

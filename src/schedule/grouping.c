@@ -254,18 +254,20 @@ static bool lies_along(scheduler *m, const contraction *x, int f, int64_t most) 
 }
 
 /* Few rows, of which both operands are contiguous along the sum (a dot product): each vector of a
- * column is loaded, and made of blocks, once, in place, for all rows. The result is scalar, so what
+ * column is loaded, and made of blocks, once, in place, for all rows; more rows than have
+ * accumulators in registers go by blocks, which load it again. The result is scalar, so what
  * follows the sum must not be long. */
 static bool lanes_along(scheduler *m, const contraction *x, bool swapped, merged rows,
                         merged columns, merged deep) {
     bool plain = x->of[0].plain && x->of[1].plain;
     int64_t near = plain ? 0 : NEAR * m->lanes;
+    const bool blocks = plain && rows.trips % 4 == 0 && columns.trips % 2 == 0;
+    const int64_t few = blocks ? m->limits->dot_rows : machine_made_rows(m->limits);
     return rows.constant && columns.constant && deep.constant && deep.n == x->loops - x->outs &&
-           rows.trips <= m->limits->dot_rows && deep.trips >= (int64_t)m->lanes * m->lanes &&
+           rows.trips <= few && deep.trips >= (int64_t)m->lanes * m->lanes &&
            deep.trips % m->lanes == 0 &&
            sat_mul(rows.trips, schedule_ops(m, x->epilogue)) <= deep.trips &&
-           lies_along(m, x, !swapped, near) &&
-           lies_along(m, x, swapped, near * m->limits->dot_rows);
+           lies_along(m, x, !swapped, near) && lies_along(m, x, swapped, near * few);
 }
 
 /* false: it is no product for schedule_contraction or schedule_convolution. */

@@ -283,8 +283,29 @@ static void few_rows_go_along_the_sum(void) {
     char few[600], many[600];
     snprintf(few, sizeof few, form, 8 * 768, 8 * 1024, 8);
     snprintf(many, sizeof many, form, 40 * 768, 40 * 1024, 40);
-    check_default(few, "transform_layout t1 16", "stage");
+    check_default(few, "transform_layout t1 16", "stage a2");
     check_default(many, "stage a2", "transform_layout");
+    snprintf(many, sizeof many, form, 16 * 768, 16 * 1024, 16);
+    check_default(many, "split i 8 -> it mr", "stage a2"); /* and 3 columns: 24 sums */
+    machine narrow = one_of(150);
+    narrow.vector_bytes = 32;
+    narrow.registers = 16;
+    check_default_of(&narrow, many, "split i 4 -> it mr", "stage a2");
+    check_default_of(&narrow, few, "split j 3 -> jc nr", "stage a2");
+}
+
+/* Rows a way of the first cache apart collide there: they are read from a copy. */
+static void few_rows_that_collide_are_copied(void) {
+    static const char *const form =
+        "kernel \"product\" {\n arg a0 f32[6144] write\n arg a1 f32[%d] read\n"
+        " arg a2 f32[%d] read\n local t0 f32[1]\n for i < 8 {\n for j < 768 {\n"
+        " def t0 = f32(0)\n for k < %d {\n t0[0] += mul(a1[%d*i + k], a2[%d*j + k])\n }\n"
+        " a0[768*i + j] = t0[0]\n }\n }\n}\n";
+    char text[600];
+    snprintf(text, sizeof text, form, 8 * 1024, 768 * 1024, 1024, 1024, 1024);
+    check_default(text, "stage a1 jp kr", "stage a2");
+    snprintf(text, sizeof text, form, 8 * 1040, 768 * 1040, 1040, 1040, 1040);
+    check_default(text, "rfactor t0 v", "stage");
 }
 
 /* A vector times a matrix goes along the matrix's rows, in slices where the sum goes down. */
@@ -754,6 +775,7 @@ static void all(void) {
     RUN(blocks_of_bytes_go_by_words_in_lanes);
     RUN(operands_outside_the_first_cache_are_prefetched);
     RUN(few_rows_go_along_the_sum);
+    RUN(few_rows_that_collide_are_copied);
     RUN(packing_is_transposed_in_whole_vectors_of_the_sum);
     RUN(columns_that_lie_packed_stay);
     RUN(large_results_go_by_blocks_of_the_sum);

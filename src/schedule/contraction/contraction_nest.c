@@ -8,7 +8,9 @@
 enum {                     /* no property of a machine: */
        LONG_EPILOGUE = 10, /* operations of an epilogue that is worth a loop: code size */
        SHARED = 4,         /* vectors of a sum's terms that share a block's scale, at most */
-       LEAST_BLOCK = 8     /* iterations of the sum between two prefetches of an epilogue's rows */
+       LEAST_BLOCK = 8,    /* iterations of the sum between two prefetches of an epilogue's rows */
+       COPY_COLUMNS = 8,   /* for which a copy of few rows is little work, */
+       MOST_COLUMNS = 64   /* and those for which there is one, at most */
 };
 
 /* ---- pieces that other schedulers use, too --------------------------------------------------- */
@@ -327,16 +329,54 @@ static int64_t shared_vectors(const plan *p, int lanes, int64_t copies) {
     return 1;
 }
 
-/* The nest for few rows, r of them, `each` columns at a time. false: only begun; correct, if
+/* How many rows and columns at a time, of r and n: of all whose sums fit in registers, beside the
+ * columns' vectors and one of a row, those that take the fewest loads and conversions a
+ * multiply-add. What is made of more than one value is made once for all rows. */
+static int64_t choose_few(const plan *p, int64_t r, int64_t n, int64_t *columns) {
+    const machine *limits = p->m->limits;
+    const bool plain = p->a->plain && p->b->plain;
+    int64_t rows = r;
+    double best = 0;
+    *columns = 1; /* other machines group sums of more rows so */
+    for (int64_t some = plain ? 1 : r; some <= r; some++)
+        for (int64_t each = 1; each <= limits->epilogue_streams; each++) {
+            double loads = (double)(some * (1 + (p->a->as >= 0)) + each * (1 + (p->b->as >= 0)));
+            double gain = (double)(some * each) / loads;
+            if (r % some || n % each || some * each + each >= limits->registers || gain < best)
+                continue;
+            best = gain, rows = some, *columns = each;
+        }
+    return rows;
+}
+
+/* For how many steps of columns rows are copied, side by side, once; 0: they stay. They are where
+ * their lines take so much of a set of the first cache that those of columns push them out. */
+static int64_t rows_copied(const plan *p, int64_t r, int64_t each) {
+    const machine *limits = p->m->limits;
+    int64_t apart = contraction_step(p, p->a, p->nest.row), way = limits->l1 / limits->l1_ways;
+    if (!p->a->plain || way < 1 || apart < 1 || apart > INT32_MAX) return 0;
+    apart *= (int64_t)qn_dtype_size(ir_m(p->m->k, p->a->mem)->dtype);
+    if (ceil_div(r, way / sym_gcd(apart, way)) + each <= limits->l1_ways) return 0;
+    int64_t part = p->columns / each / (4 * (limits->threads > 1 ? limits->threads : 1));
+    if (part > MOST_COLUMNS) part = MOST_COLUMNS;
+    return part < COPY_COLUMNS ? 0 : part;
+}
+
+/* The nest for few rows, r of them at a time and `each` columns. false: only begun; correct, if
  * slow. */
 static bool build_few_rows(plan *p, int64_t r, int64_t each, int after) {
     scheduler *m = p->m;
     int lanes = ir_m(m->k, p->tile)->sum.lanes;
-    int64_t shared = shared_vectors(p, lanes, r * each);
+    int64_t shared = shared_vectors(p, lanes, r * each), part = rows_copied(p, r, each);
     loop2 column = step_split(m, p->nest.column, each, "jc", "nr");
-    p->nest.jc = column.outer;
+    loop_h columns_loop = p->nest.jc = column.outer;
     step_want(m, column.inner, WANT_UNROLL);
-    if (!p->nest.jc.id || !step_swap(maybe(m), p->nest.row, p->nest.jc) ||
+    if (r < p->rows) {
+        loop2 row = step_split(m, p->nest.row, r, "it", "mr");
+        p->nest.ir = row.outer, p->nest.row = row.inner;
+    }
+    if (!p->nest.jc.id || !p->nest.row.id || !step_swap(maybe(m), p->nest.row, p->nest.jc) ||
+        (r < p->rows && !step_swap(maybe(m), p->nest.ir, p->nest.jc)) ||
         !step_accumulate(maybe(m), p->tile, column.inner).done)
         return false;
     made_loops rows = step_accumulate(maybe(m), p->tile, p->nest.row);
@@ -353,6 +393,18 @@ static bool build_few_rows(plan *p, int64_t r, int64_t each, int after) {
     step_swap(m, sum.inner, column.inner);
     step_swap(m, wide.part, wide.element);
     step_transform_layout(m, wide.tile, lanes);
+    if (part) {
+        loop2 parts = step_split(m, columns_loop, part, "jp", "jc");
+        stage_axes axes = {0};
+        if (r < p->rows) stage_axis(&axes, p->nest.ir, false);
+        if (some.inner.id) stage_axis(&axes, some.outer, false);
+        stage_axis(&axes, sum.outer, false);
+        stage_axis(&axes, p->nest.row, false);
+        stage_axis(&axes, sum.inner, false);
+        made_stage x = step_stage(maybe(m), p->a->mem, parts.outer, &axes, p->a->as);
+        if (x.tile) step_bind(m, x.copy.loop[x.copy.n - 1], LOOP_VEC);
+        p->nest.jc = parts.outer;
+    }
     step_bind(m, sum.inner, LOOP_VEC);
     step_bind(m, wide.part, LOOP_VEC);
     step_bind(m, wide.element, LOOP_UNROLL);
@@ -383,7 +435,7 @@ static mem_id largest_of(const plan *p) {
 bool contraction_few_rows(plan *p, int after) {
     scheduler *m = p->m;
     kernel *k = m->k;
-    int64_t r, n, deep;
+    int64_t r, n, deep, each;
     const int lanes = ir_m(k, p->tile)->sum.lanes;
     if (lanes < 2 || p->word > 1 || p->panel) return false;
     if (!sym_is_const(k->syms, extent_of(m, p->nest.row), &r) ||
@@ -391,11 +443,9 @@ bool contraction_few_rows(plan *p, int after) {
         !sym_is_const(k->syms, extent_of(m, p->sum), &deep))
         return false;
     if (deep % lanes) return false;
-    int64_t each = (m->limits->registers - 4) / r;
-    if (each < 1) each = 1; /* other machines group sums of more rows so */
-    if (each > m->limits->epilogue_streams) each = m->limits->epilogue_streams;
-    while (each > 1 && n % each) each--;
-    if (build_few_rows(p, r, each, after) && n * deep * p->size > machine_second(m->limits))
+    int64_t some = choose_few(p, r, n, &each);
+    if (build_few_rows(p, some, each, after) && some == r &&
+        n * deep * p->size > machine_second(m->limits))
         step_prefetch_distance(m, largest_of(p), m->limits->page);
     return true;
 }
