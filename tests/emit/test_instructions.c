@@ -225,6 +225,37 @@ static void fetches_are_written_and_change_nothing(void) {
     ir_close(k);
 }
 
+/* Rows that a guard leaves out or takes whole: a branch each where masks are slow, masks elsewhere. */
+static void conditions_that_lanes_share_are_branches(void) {
+    static const char *const types[] = {"f32", "f64", "i8", "f16"};
+    emit_llvm *owner = h.compiler[0] == 'l' ? ((cpu *)h.cpu)->llvm : NULL;
+    for (int c = 0; c < 16; c++) {
+        const char *type = types[c % 4], *op = c & 4 ? "+=" : "=";
+        int lanes = c & 8 ? 7 : 16;
+        char text[768];
+        snprintf(text, sizeof text,
+                 "kernel \"rows\" {\n arg a0 %s[112] read write\n arg a1 i64[24] read\n"
+                 " arg a2 %s[384] read\n for i < 24 {\n vec v < %d {\n"
+                 " a0[v; dyn=mul(a1[i], i64(16)); guard=and(le(i64(0), a1[i]), lt(a1[i], i64(7)))] "
+                 "%s a2[16*i + v]\n"
+                 " }\n }\n}\n",
+                 type, type, lanes, op);
+        for (int wide = 0; wide < (owner && owner->isa.avx512 ? 2 : 1); wide++) {
+            if (owner && wide) owner->isa.avx512 = false;
+            run((harness_case){.text = text, .index = 10, .plain = true});
+            kernel *k = owner ? ir_parse(h.qn, text) : NULL;
+            CHECK(!owner || k);
+            if (owner && !owner->isa.avx512) {
+                if (lanes == 16)
+                    CHECK_INT(count_in_ir(k, "maskstore") + count_in_ir(k, "masked.store"), 0);
+                CHECK(count_in_ir(k, "br i1") >= 2); /* a row's, and the loop's */
+            }
+            ir_close(k);
+        }
+        if (owner) owner->isa.avx512 = ((cpu *)h.cpu)->isa.avx512;
+    }
+}
+
 static void every_test(void) {
     RUN(what_was_made_in_a_loop_is_not_there_before_it);
     RUN(powers_of_two_scale_at_once);
@@ -233,6 +264,7 @@ static void every_test(void) {
     RUN(dots_are_instructions_or_made_of_halves);
     RUN(what_is_stored_is_computed_first);
     RUN(fetches_are_written_and_change_nothing);
+    RUN(conditions_that_lanes_share_are_branches);
 }
 
 int main(int argc, char **argv) {

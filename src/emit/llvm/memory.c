@@ -438,9 +438,8 @@ static void store_one(llvm *s, store *w, const llvm_place *p) {
     if (w->valid.v) llvm_close_guard(s, &g);
 }
 
-static void store_vector(llvm *s, store *w, const llvm_place *p) {
+static void update_vector(llvm *s, store *w, const llvm_place *p, val mask) {
     val old[IR_STATES] = {{0}}, out[IR_STATES];
-    val mask = llvm_and_mask(s, w->valid, s->mask);
     if (mask.v) mask = llvm_full_mask(s, mask);
     for (int i = 0; i < w->n; i++) {
         ll_type t = llvm_memory_type(s, dtype_at(s, w, i));
@@ -453,6 +452,16 @@ static void store_vector(llvm *s, store *w, const llvm_place *p) {
         llvm_store_lanes(s, &p[i], llvm_to_memory(s, dtype_at(s, w, i), out[i]), mask);
         prefetch_ahead(s, &p[i], true, s->depth);
     }
+}
+
+/* A condition that all lanes share is branched on where masks are no registers of their own: such a
+ * store takes a dozen cycles there, or a branch for each lane. */
+static void store_vector(llvm *s, store *w, const llvm_place *p) {
+    bool branches = w->valid.v && !w->valid.vec && !s->owner->isa.avx512;
+    llvm_guard g;
+    if (branches) llvm_open_guard(s, w->valid, &g);
+    update_vector(s, w, p, branches ? s->mask : llvm_and_mask(s, w->valid, s->mask));
+    if (branches) llvm_close_guard(s, &g);
 }
 
 static void note_written(llvm *s, mem_id m) {
