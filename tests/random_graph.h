@@ -75,6 +75,12 @@ static inline double magnitude(const step *s) {
     return fmax(fabs(s->lo), fabs(s->hi));
 }
 
+/* Are there values up to `most` that the dtype rounds? Those of a grid are whole multiples of
+ * 2^-grid. */
+static inline bool leaves_grid(qn_dtype d, double most, int grid) {
+    return grid < 0 || ldexp(most, grid) > ldexp(1, dtype_precision(d));
+}
+
 /* The range of a result before it was rounded becomes the step's; false: too large, too vague. */
 static inline bool settle(step *s, double lo, double hi, double err, int grid) {
     s->lo = lo, s->hi = hi, s->err = err, s->grid = grid;
@@ -87,7 +93,7 @@ static inline bool settle(step *s, double lo, double hi, double err, int grid) {
     }
     double m = magnitude(s);
     if (!(m <= dtype_largest(s->dtype))) return false;
-    if (grid < 0 || err > 0 || ldexp(m, grid) > ldexp(1, dtype_precision(s->dtype))) {
+    if (err > 0 || leaves_grid(s->dtype, m, grid)) {
         s->grid = -1;
         s->err += ldexp(m, 3 - dtype_precision(s->dtype)) + 1e-30;
     }
@@ -219,7 +225,7 @@ static inline bool merged_range(step *s, int op, const step *x, int64_t n) {
         s->err = c * x->err;
         /* Equal terms round to the same side, so errors of a long sum do not cancel. */
         double roundings = fmin(c, 16 + c / 8);
-        if (x->grid < 0 || ldexp(fmax(-lo, hi), x->grid) > ldexp(1, dtype_precision(s->dtype)))
+        if (leaves_grid(s->dtype, fmax(-lo, hi), x->grid))
             s->err += ldexp(m * c * roundings, 1 - dtype_precision(s->dtype));
         return settle(s, lo, hi, s->err, x->grid);
     }

@@ -591,17 +591,18 @@ static inline verdict compare_once(qn_ctx *qn, qn_ctx *ref, const program *p, wa
     /* Not every graph is one for all values of a variable. */
     bool suits = ran || (how != SYMBOLIC && how != MAPPED) || !a.refused;
     if (!ran && suits) v = blame(-1, "error: %s", qn_error(qn));
-    if (suits && !v.failed &&
+    if (ref && suits && !v.failed &&
         !run_program(ref, p, how == BITS || how == BITS_ALL ? EFFECTS : PURE, &b))
         v = blame(-1, "reference: %s", qn_error(ref));
-    qn_clear_error(qn), qn_clear_error(ref);
-    if (!v.failed && suits) v = same_values(p, &a, &b, how);
+    qn_clear_error(qn);
+    if (ref) qn_clear_error(ref);
+    if (!v.failed && suits && ref) v = same_values(p, &a, &b, how);
     if (v.failed) v.slopes = v.vague = 0;
-    if (!v.failed && a.differs)
+    if (!v.failed && a.differs && ref)
         v = blame(a.differs - 1, "t%d is not what is stored of it", a.differs - 1);
     free_values(&a), free_values(&b);
     verdict left = leaks(qn);
-    if (!left.failed) left = leaks(ref);
+    if (!left.failed && ref) left = leaks(ref);
     if (!v.failed && left.failed) v = left;
     v.refused = !suits;
     return v;
@@ -701,8 +702,9 @@ static inline bool renumber(program *p) {
     return true;
 }
 
-/* Run on both contexts and compare what was read; with `twice`, again on other data, which must
- * find the plan and be computed anew, and with other numbers, which may find it. */
+/* Run on both contexts, or only on the one, and compare what was read; with `twice`, again on
+ * other data, which must find the plan and be computed anew, and with other numbers, which may
+ * find it. */
 static inline verdict compare(qn_ctx *qn, qn_ctx *ref, const program *p, way how) {
     verdict v = compare_once(qn, ref, p, how);
     if (v.failed || v.refused || !p->twice) return v;

@@ -8,6 +8,11 @@
 # BUILD has sanitizers. Graphs and loops are compared with ref, whose values are what a fault shows in, and
 # nearly all of their time is that of compilers: they run without. Those by OpenCL wait where no device is.
 #
+# SOAK_WAS names a folder in which an older state was built, with the fuzzers of this one, and whose tally of
+# graphs this is: graphs that ask their device for the same in both (tests/asked_device.h) count as run, the
+# others are run again, and the tally is of this state. Nothing behind what devices are asked may differ: what
+# emits C, devices, routines of the host; where that is so is for who says SOAK_WAS to know.
+#
 # Freed memory waits in the sanitizer's quarantine before it is used again, by default for 256 MB of it:
 # each input then lies on fresh pages, which takes longer than reading it. 16 MB are hundreds of inputs.
 build=$1
@@ -107,6 +112,62 @@ run_chunk() { # run_chunk KIND HASH COUNT: one more line of results, added up; 2
         $(($(field "$1" "$2" 8) + ${10}))
     return $status
 }
+
+# ---- what the older state ran ----
+
+asked() { # asked BUILD COUNT SEED GROUP: a line for each graph
+    "$1/tests/fuzz_graph" "$2" "$3" "$4" asked | grep -E '^[0-9]+ [0-9a-f]{16}$'
+}
+
+same_chunk() { # same_chunk GROUP SEED COUNT: run what differs; how many these were, and findings
+    asked "$SOAK_WAS" "$3" "$2" "$1" >"$tally.was" &
+    asked "$plain" "$3" "$2" "$1" >"$tally.now"
+    wait
+    [ "$(wc -l <"$tally.now")" -eq "$3" ] && [ "$(wc -l <"$tally.was")" -eq "$3" ] || return 1
+    again=0 findings=0
+    # shellcheck disable=SC2013
+    for seed_ in $(awk 'NR == FNR { was[$1] = $2; next } was[$1] != $2 { print $1 }' "$tally.was" "$tally.now"); do
+        again=$((again + 1))
+        "$plain/tests/fuzz_graph" 1 "$seed_" "$1" >"$tally.out" || {
+            findings=$((findings + 1))
+            cat "$tally.out"
+        }
+    done
+    echo "$1 seeds $2 to $(($2 + $3 - 1)): $again differ, $findings findings"
+    [ $findings -eq 0 ]
+}
+
+# Where it stopped is kept, so that it can go on there.
+same_kind() { # same_kind KIND HASH CHUNK: the line of another hash becomes one of this
+    line=$(awk -v k="$1" -v h="$2" '$1 == k && $2 != h' "$tally")
+    [ -n "$line" ] || return 0
+    at_=$(awk -v k="$1" -v h="$2" '$1 == k && $2 == h { print $3 }' "$tally.same" 2>/dev/null)
+    last_=$(($(echo "$line" | cut -d ' ' -f 3) - 1))
+    group=all-cpu
+    [ "$1" = graphs ] || group=all-${1#*-}
+    at_=${at_:-1}
+    while [ "$at_" -le "$last_" ]; do
+        [ "$(date +%s)" -ge "$end" ] && return 2
+        count_=$((last_ - at_ + 1))
+        [ $count_ -le "$3" ] || count_=$3
+        same_chunk "$group" "$at_" "$count_" || return 1
+        at_=$((at_ + count_))
+        echo "$1 $2 $at_" >"$tally.same"
+    done
+    # shellcheck disable=SC2086
+    set -- "$1" "$2" $line
+    write_line "$1" "$2" "$5" "$6" "$7" "$8" "$9" "${10}"
+    rm -f "$tally.same" "$tally.was" "$tally.now" "$tally.out"
+}
+
+if [ -n "$SOAK_WAS" ]; then
+    kinds | while read -r kind _ _ chunk files; do
+        case $kind in graphs*) ;; *) continue ;; esac
+        case " ${SOAK_KINDS:-$kind} " in *" $kind "*) ;; *) continue ;; esac
+        # shellcheck disable=SC2086
+        same_kind "$kind" "$(hash_of "$kind" $files)" "$chunk" || exit 1
+    done || exit 1
+fi
 
 bad=0
 left=1

@@ -225,7 +225,7 @@ static void fetches_are_written_and_change_nothing(void) {
     ir_close(k);
 }
 
-/* Rows that a guard leaves out or takes whole: a branch each where masks are slow, masks elsewhere. */
+/* Rows that a guard leaves out or takes whole: a branch each where masks are slow, else masks. */
 static void conditions_that_lanes_share_are_branches(void) {
     static const char *const types[] = {"f32", "f64", "i8", "f16"};
     emit_llvm *owner = h.compiler[0] == 'l' ? ((cpu *)h.cpu)->llvm : NULL;

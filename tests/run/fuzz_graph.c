@@ -1,6 +1,6 @@
 /* fuzz_graph.c - random graphs, run by the compiler and by the oracle, and compared.
  *
- * fuzz_graph [graphs [seed [mode [apart]]]]
+ * fuzz_graph [graphs [seed [mode [apart | asked]]]]
  *
  * Graph i of a run depends on seed + i and the mode only, so `fuzz_graph 1 <its seed> <mode>`
  * repeats it. Modes are the whole compiler on the CPU, the same without schedules, without
@@ -16,11 +16,13 @@
  *
  * Without arguments as many graphs are run as fit into a minute. A failing graph is made smaller
  * and printed as calls; `apart` gives each graph a process, so that a crash can be made smaller,
- * too. random_program.h says what is generated. */
+ * too; `asked` computes nothing, but prints for each graph what the device is asked, as a number
+ * (asked_device.h, tools/same_graphs.sh). random_program.h says what is generated. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "asked_device.h"
 #include "device_here.h"
 #include "interp_device.h"
 #include "random_program.h"
@@ -83,6 +85,7 @@ typedef struct fuzzer {
     qn_ctx *qn, *ref;
     int mode, group;  /* group: of which modes take turns, -1: none */
     row_tally *count; /* nothing is run */
+    bool asked;       /* nothing is computed */
     bool apart; /* each graph in a process of its own, so that a crash is a failure like others */
     uint64_t seed;
     int64_t var; /* the dimension variable of a symbolic mode */
@@ -118,6 +121,7 @@ static bool open_contexts(fuzzer *f) {
     if (by == BY_CC) unsetenv("QN_CPU");
     if (bits) ref.device = "cpu";
     f->ref = bits && by == INTERPRETED ? interp_open(&ref, 0) : qn_open(&ref);
+    if (f->qn && f->asked) asked_open(f->qn, by == ON_CPU);
     if (f->qn && modes[f->mode].knob) qn_set(f->qn, modes[f->mode].knob, modes[f->mode].value);
     if (f->ref && bits && modes[f->mode].knob)
         qn_set(f->ref, modes[f->mode].knob, modes[f->mode].value);
@@ -138,7 +142,7 @@ static void choose_variable(program *p, int64_t var) {
 
 static verdict run_here(void *user, const program *p) {
     fuzzer *f = user;
-    return compare(f->qn, f->ref, p, modes[f->mode].how);
+    return compare(f->qn, f->asked ? NULL : f->ref, p, modes[f->mode].how);
 }
 
 static verdict run_apart(void *user, const program *p) {
@@ -192,7 +196,10 @@ static void one_graph(fuzzer *f, uint64_t seed) {
         return;
     }
     if (modes[f->mode].how == SYMBOLIC) choose_variable(&p, f->apart ? -2 : f->var);
+    if (f->asked) asked_begin();
     verdict v = run(f, &p);
+    if (f->asked)
+        printf("%llu %016llx\n", (unsigned long long)seed, (unsigned long long)asked_now.hash);
     f->refused += v.refused, f->slopes += v.slopes, f->vague += v.vague;
     if (!v.failed) return;
     f->failed++;
@@ -265,7 +272,7 @@ static int no_such_mode(const char *name) {
     return 2;
 }
 
-/* fuzz_graph [graphs [seed [mode [apart]]]] */
+/* fuzz_graph [graphs [seed [mode [apart | asked]]]] */
 int main(int argc, char **argv) {
     fuzzer *f = &fuzz;
     int64_t graphs = argc > 1 ? atoll(argv[1]) : INT64_MAX;
@@ -278,7 +285,8 @@ int main(int argc, char **argv) {
     if (argc > 3 && only < 0 && f->group < 0) return no_such_mode(name);
     if (!strcmp(name, "all-opencl") && !device_here("opencl"))
         return puts("no OpenCL device here"), 0;
-    f->apart = argc > 4;
+    f->asked = argc > 4 && !strcmp(argv[4], "asked");
+    f->apart = argc > 4 && !f->asked;
     signal(SIGSEGV, crashed), signal(SIGABRT, crashed), signal(SIGFPE, crashed);
     bool slow = false, skip = false;
     if (argc == 1) compare_bits(f, 1000000, 4000);
@@ -295,7 +303,7 @@ int main(int argc, char **argv) {
             if (skip) puts("no OpenCL device here");
             if (!opened && !skip) f->failed = 5, puts("no context");
         }
-        if (argc > 1 && i && i % 1000 == 0)
+        if (argc > 1 && i && i % 1000 == 0 && !f->asked)
             printf("%lld graphs, %.0f s\n", (long long)i, clock_seconds() - start);
         if (f->failed < 5 && !skip && (!slow || i % BLOCK < FEW)) one_graph(f, seed + (uint64_t)i);
     }
