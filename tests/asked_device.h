@@ -2,7 +2,7 @@
  * their text and by what the emitter makes of it, the memory of each launch, what is in there that
  * was not computed, the sizes. Two states of the library that ask the same compute the same, as far
  * as what is behind it (dev/, LLVM) is the same: of a million graphs only those have to be run
- * again that ask something else. Nothing is computed: results are zeros. */
+ * again that ask something else. Nothing is computed: results are of one byte, zeros mostly. */
 #ifndef QN_ASKED_DEVICE_H
 #define QN_ASKED_DEVICE_H
 
@@ -21,6 +21,7 @@ typedef struct asked_device {
     qn_ctx *qn;
     emit_llvm *llvm; /* NULL: kernels are told by their text only */
     uint64_t hash;   /* of all since asked_begin */
+    int fill;        /* each byte of a result: 1 for conditions that hold */
     const void *seen[ASKED_MEMORIES];
     int seens;
 } asked_device;
@@ -66,6 +67,7 @@ static inline dev_program *asked_compile(void *state, kernel *k) {
     inplace_pair over[64];
     (void)state;
     uint64_t hash = asked_hash(k);
+    asked_add(hash); /* it may never be launched */
     int n = asked_now.dev == &dev_opencl ? 0
             : asked_now.llvm             ? inplace_pairs(k, 64, over)
                                          : rest_pairs(k, 64, over);
@@ -115,7 +117,8 @@ static inline void asked_set(const asked_program *p, const dev_set *set) {
     }
     for (int i = 0; i < p->base.args; i++)
         if (p->access[i] & ACCESS_WRITE && set->arg[i].size)
-            memset((char *)set->arg[i].memory + set->arg[i].offset, 0, set->arg[i].size);
+            memset((char *)set->arg[i].memory + set->arg[i].offset, asked_now.fill,
+                   set->arg[i].size);
 }
 
 static inline qn_code asked_launch(void *state, dev_program *program, int sets,

@@ -335,7 +335,7 @@ static inline void make_of_sequence(maker *m) {
         add_value(m, (line){.kind = EACH, .op = op, .src = {x}, .trips = rows});
 }
 
-static inline void make_loop(maker *m, int depth, int lines) {
+static inline void add_loop(maker *m, int depth, int lines) {
     line l = {.kind = LOOP, .trips = (int)test_below(m->rand, MOST_TRIPS)};
     int left = m->sees;
     l.states = (int)test_below(m->rand, LISTS + 1);
@@ -390,7 +390,7 @@ static inline void make_block(maker *m, int depth, int lines) {
         bool room = m->p->lines < LINES - 24 * (DEPTH - depth) && m->p->lines < LINES - 40;
         if (m->p->lines > LINES - 16 * (depth + 1)) return;
         if (room && depth < DEPTH - 1 && chance_of(m, depth ? 8 : 35))
-            make_loop(m, depth, 1 + (int)test_below(m->rand, depth ? 4 : 8));
+            add_loop(m, depth, 1 + (int)test_below(m->rand, depth ? 4 : 8));
         else if (room && depth < DEPTH - 1 && chance_of(m, 7))
             make_branch(m, depth, (int)test_below(m->rand, 6));
         else if (chance_of(m, 20))
@@ -419,7 +419,7 @@ static inline void random_loop_program(loop_program *p, uint64_t *rand, bool pla
         int rows = (int)test_below(rand, MOST_TRIPS);
         add_value(&m, (line){.kind = INPUT, .trips = rows});
     }
-    make_loop(&m, 0, 1 + (int)test_below(rand, 8));
+    add_loop(&m, 0, 1 + (int)test_below(rand, 8));
     make_block(&m, 0, (int)test_below(rand, 5));
     for (int i = 0; i < m.sees; i++)
         p->output[m.seen[i]] =

@@ -9,7 +9,7 @@
 # nearly all of their time is that of compilers: they run without. Those by OpenCL wait where no device is.
 #
 # SOAK_WAS names a folder in which an older state was built, with the fuzzers of this one, and whose tally of
-# graphs this is: graphs that ask their device for the same in both (tests/asked_device.h) count as run, the
+# graphs and loops this is: those that ask their device for the same in both (tests/asked_device.h) count as run, the
 # others are run again, and the tally is of this state. Nothing behind what devices are asked may differ: what
 # emits C, devices, routines of the host; where that is so is for who says SOAK_WAS to know.
 #
@@ -115,20 +115,20 @@ run_chunk() { # run_chunk KIND HASH COUNT: one more line of results, added up; 2
 
 # ---- what the older state ran ----
 
-asked() { # asked BUILD COUNT SEED GROUP: a line for each graph
-    "$1/tests/fuzz_graph" "$2" "$3" "$4" asked | grep -E '^[0-9]+ [0-9a-f]{16}$'
+asked() { # asked FUZZER COUNT SEED GROUP: a line for each graph
+    "$1" "$2" "$3" "$4" asked | grep -E '^[0-9]+ [0-9a-f]{16}$'
 }
 
-same_chunk() { # same_chunk GROUP SEED COUNT: run what differs; how many these were, and findings
-    asked "$SOAK_WAS" "$3" "$2" "$1" >"$tally.was" &
-    asked "$plain" "$3" "$2" "$1" >"$tally.now"
+same_chunk() { # same_chunk GROUP SEED COUNT FUZZER: run what differs; how many these were, and findings
+    asked "$SOAK_WAS/tests/$4" "$3" "$2" "$1" >"$tally.was" &
+    asked "$plain/tests/$4" "$3" "$2" "$1" >"$tally.now"
     wait
     [ "$(wc -l <"$tally.now")" -eq "$3" ] && [ "$(wc -l <"$tally.was")" -eq "$3" ] || return 1
     again=0 findings=0
     # shellcheck disable=SC2013
     for seed_ in $(awk 'NR == FNR { was[$1] = $2; next } was[$1] != $2 { print $1 }' "$tally.was" "$tally.now"); do
         again=$((again + 1))
-        "$plain/tests/fuzz_graph" 1 "$seed_" "$1" >"$tally.out" || {
+        "$plain/tests/$4" 1 "$seed_" "$1" >"$tally.out" || {
             findings=$((findings + 1))
             cat "$tally.out"
         }
@@ -143,14 +143,16 @@ same_kind() { # same_kind KIND HASH CHUNK: the line of another hash becomes one 
     [ -n "$line" ] || return 0
     at_=$(awk -v k="$1" -v h="$2" '$1 == k && $2 == h { print $3 }' "$tally.same" 2>/dev/null)
     last_=$(($(echo "$line" | cut -d ' ' -f 3) - 1))
-    group=all-cpu
-    [ "$1" = graphs ] || group=all-${1#*-}
+    fuzzer=fuzz_graph
+    case $1 in loops*) fuzzer=fuzz_loops ;; esac
+    group=all-${1#*-}
+    case $1 in graphs | loops) group=all-cpu ;; esac
     at_=${at_:-1}
     while [ "$at_" -le "$last_" ]; do
         [ "$(date +%s)" -ge "$end" ] && return 2
         count_=$((last_ - at_ + 1))
         [ $count_ -le "$3" ] || count_=$3
-        same_chunk "$group" "$at_" "$count_" || return 1
+        same_chunk "$group" "$at_" "$count_" "$fuzzer" || return 1
         at_=$((at_ + count_))
         echo "$1 $2 $at_" >"$tally.same"
     done
@@ -162,7 +164,7 @@ same_kind() { # same_kind KIND HASH CHUNK: the line of another hash becomes one 
 
 if [ -n "$SOAK_WAS" ]; then
     kinds | while read -r kind _ _ chunk files; do
-        case $kind in graphs*) ;; *) continue ;; esac
+        case $kind in graphs* | loops*) ;; *) continue ;; esac
         case " ${SOAK_KINDS:-$kind} " in *" $kind "*) ;; *) continue ;; esac
         # shellcheck disable=SC2086
         same_kind "$kind" "$(hash_of "$kind" $files)" "$chunk" || exit 1

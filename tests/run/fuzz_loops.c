@@ -4,12 +4,14 @@
  * that is a dimension variable, for several examples at once, which may differ in their trips.
  * What fails is made smaller and printed.
  *
- *     fuzz_loops [programs (2000) [seed [mode]]]
+ *     fuzz_loops [programs (2000) [seed [mode [asked]]]]
  *
  * Each trip by itself runs on the same device unfused, or on ref for programs whose values all
  * devices agree in: modes plain and those that end in it. all-cpu, all-cc and all-opencl are the
  * latter by one compiler, by turns that a program's seed says; `count` says which rows of ops.h
- * there are. */
+ * there are; `asked` computes nothing, but prints for each program what the device is asked, as a
+ * number (asked_device.h): where no condition holds, and where all do. */
+#include "asked_device.h"
 #include "base/base.h"
 #include "count_rows.h"
 #include "device_here.h"
@@ -395,6 +397,7 @@ static void compare_one(const loop_program *p, int i, bool bits, qn_tensor *a, q
 typedef struct fuzzer {
     int mode, group;  /* group: -1: none */
     row_tally *count; /* nothing is run */
+    bool asked;       /* nothing is computed */
     qn_ctx *loops, *trips;
     int64_t var[MOST_TRIPS];
     int64_t programs, failed, vague, slopes;
@@ -412,6 +415,7 @@ static bool open_contexts(fuzzer *f) {
     if (by == BY_CC) setenv("QN_CPU", "cc", 1);
     f->loops = qn_open(&QN_OPTIONS(.device = devices[by]));
     if (by == BY_CC) unsetenv("QN_CPU");
+    if (f->loops && f->asked) asked_open(f->loops, by == BY_LLVM);
     f->trips = qn_open(&QN_OPTIONS(.device = plain ? "ref" : devices[by]));
     if (f->trips) qn_set(f->trips, "fuse", "0");
     for (int i = 0; f->loops && i < MOST_TRIPS; i++) {
@@ -436,7 +440,7 @@ static int trips_of_first_loop(const loop_program *p) {
 static verdict run_once(fuzzer *f, const loop_program *p, int64_t var, int rows) {
     verdict v = {0};
     bool used[LINES];
-    results a, b;
+    results a, b = {0};
     find_used(p, used);
     recording rolled = {
         .qn = f->loops, .p = p, .used = used, .rolled = true, .var = var, .rows = rows};
@@ -445,8 +449,8 @@ static verdict run_once(fuzzer *f, const loop_program *p, int64_t var, int rows)
     uint64_t other = p->data + 12345;
     bool planned = modes[f->mode].how == STATIC;
     qn_scope s = qn_scope_begin(f->loops), t = qn_scope_begin(f->trips);
-    qn_code code = record_program(&flat, planned ? other : p->data, &b);
-    if (!code) code = qn_realize(b.n, b.t);
+    qn_code code = f->asked ? QN_OK : record_program(&flat, planned ? other : p->data, &b);
+    if (!code && !f->asked) code = qn_realize(b.n, b.t);
     if (code) {
         v.failed = true;
         snprintf(v.text, sizeof v.text, "unrolled: %s", qn_error(f->trips));
@@ -637,6 +641,12 @@ static void count_program(fuzzer *f, const loop_program *p) {
     qn_scope_end(f->loops, scope);
 }
 
+static void print_asked(fuzzer *f, const loop_program *p) {
+    asked_begin();
+    for (asked_now.fill = 0; asked_now.fill < 2; asked_now.fill++) (void)run_program(f, p);
+    printf("%llu %016llx\n", (unsigned long long)f->seed, (unsigned long long)asked_now.hash);
+}
+
 static void one_program(fuzzer *f, uint64_t seed) {
     static loop_program p;
     uint64_t rand = test_rand(&(uint64_t){seed});
@@ -645,6 +655,10 @@ static void one_program(fuzzer *f, uint64_t seed) {
     f->programs++;
     if (f->count) {
         count_program(f, &p);
+        return;
+    }
+    if (f->asked) {
+        print_asked(f, &p);
         return;
     }
     verdict v = run_program(f, &p);
@@ -704,6 +718,7 @@ int main(int argc, char **argv) {
     int only = find_mode(name);
     f->group = find_group(name);
     if (!strcmp(name, "count")) f->count = &tally;
+    f->asked = argc > 4 && !strcmp(argv[4], "asked");
     if (argc > 3 && only < 0 && f->group < 0 && !f->count)
         return printf("no mode \"%s\"\n", name), 2;
     test_begin(1, argv);
