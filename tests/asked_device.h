@@ -17,7 +17,6 @@ enum { ASKED_MEMORIES = 4096 };
 typedef struct asked_device {
     dev_table table;
     const dev_table *dev;
-    void *state;
     qn_ctx *qn;
     emit_llvm *llvm; /* NULL: kernels are told by their text only */
     uint64_t hash;   /* of all since asked_begin */
@@ -150,7 +149,7 @@ static inline void asked_free(void *state, void *memory, size_t size) {
 /* The context is asked from now on. `llvm`: its kernels are made by it. */
 static inline void asked_open(qn_ctx *qn, bool llvm) {
     run_state *r = qn->run;
-    asked_now.dev = r->dev, asked_now.state = r->dev_state, asked_now.qn = qn;
+    asked_now.dev = r->dev, asked_now.qn = qn;
     asked_now.table = *r->dev;
     asked_now.llvm = NULL;
     if (llvm) {

@@ -17,7 +17,7 @@
  * Without arguments as many graphs are run as fit into a minute. A failing graph is made smaller
  * and printed as calls; `apart` gives each graph a process, so that a crash can be made smaller,
  * too; `asked` computes nothing, but prints for each graph what the device is asked, as a number
- * (asked_device.h, tools/same_graphs.sh). random_program.h says what is generated. */
+ * (asked_device.h, SOAK_WAS of tools/soak.sh). random_program.h says what is generated. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
