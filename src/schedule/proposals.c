@@ -88,12 +88,12 @@ bool schedule_is_alone(const scheduler *m, stmt_id loop) {
 
 /* For a processor: vectors and threads. */
 static void schedule_threads(scheduler *m) {
-    stmt_id roots[MOST_ROOTS];
+    stmt_id roots[MOST_ROOTS], shared = schedule_share_scatter(m);
     int n = 0;
-    for (stmt_id s = schedule_at(m, m->k->root)->first; s && n < MOST_ROOTS;
+    for (stmt_id s = schedule_at(m, shared ? shared : m->k->root)->first; s && n < MOST_ROOTS;
          s = schedule_at(m, s)->next)
         if (schedule_at(m, s)->kind == STMT_LOOP) roots[n++] = s;
-    bool alone = n && schedule_is_alone(m, roots[0]);
+    bool alone = n && !shared && schedule_is_alone(m, roots[0]);
     for (int i = 0; i < n && !m->done; i++) schedule_nest(m, roots[i], alone && !i);
     schedule_finish(m);
 }

@@ -324,6 +324,7 @@ static void parallel(scheduler *m, loop_h l) {
 
 /* Merge a short outermost loop with the next so that there are enough items. */
 static void widen_root(scheduler *m, loop_chain *c, int keep) {
+    if (schedule_at(m, stmt_of(m, c->loop[0]))->parent != m->k->root) return;
     while (c->n > keep + 1 && trips_of(m, c->loop[0]) < 16) {
         loop_h both = step_merge(maybe(m), c->loop[0], c->loop[1], "m");
         if (!both.id) return;

@@ -357,6 +357,12 @@ ir_grouping schedule_block_dots_grouping(scheduler *m, stmt_id loop); /* of the 
 /* Schedule them; false where the chain, inside a row, is none, or refuses. */
 bool schedule_block_dots(scheduler *m, const loop_chain *c);
 
+/* ---- scatter.c ------------------------------------------------------------------------------- */
+
+/* Of a kernel that scatters: share its columns among threads. The loop over the shares; 0: it is no
+ * such kernel, or has too little to do, and nothing has changed. */
+stmt_id schedule_share_scatter(scheduler *m);
+
 /* ---- transpose.c ----------------------------------------------------------------------------- */
 
 /* Block the two innermost loops of a chain that reads along one loop and writes along another, and
