@@ -19,7 +19,7 @@ static bool only_store(scheduler *m, stmt_id nest, ir_access *out) {
     return stores == 1;
 }
 
-/* The loop over parts of the chain's columns, around all others; null: some exchange is not legal. */
+/* The loop over parts of the chain's columns, around all others; null: an exchange is refused. */
 static loop_h outermost(scheduler *m, const loop_chain *c, int64_t part) {
     loop_h l = step_split(maybe(m), c->loop[c->n - 1], part, "q", "c").outer;
     if (!l.id) return NO_LOOP;

@@ -1,6 +1,6 @@
 /* test_scatter.c - rows combined into places that an index says, with their columns
- * shared among threads or not: each schedule is run as machine code by two threads and compared, bit
- * by bit, with the kernel as it was, run by the interpreter. */
+ * shared among threads or not: each schedule is run as machine code by two threads and compared,
+ * bit by bit, with the kernel as it was, run by the interpreter. */
 #include "emit_harness.h"
 #include "records.h"
 #include "schedule/schedule.h"
