@@ -186,13 +186,17 @@ static bool is_partial_sum(const fuse *fu, node_id n) {
     return f->added || fu->group_[f->uses[0].group]->has_contraction;
 }
 
+static bool has_one_reader(const fuse_node *f) {
+    for (uint32_t i = 1; i < f->count; i++)
+        if (f->uses[i].group != f->uses[0].group) return false;
+    return true;
+}
+
 static double store_cost(const fuse *fu, node_id n) {
     const fuse_node *f = fuse_info(fu, n);
-    bool one_group = true;
-    for (uint32_t i = 1; i < f->count; i++) one_group &= f->uses[i].group == f->uses[0].group;
     const machine *m = fu->terms.machine;
     return fuse_size(fu, n) * (double)m->store_load_cost +
-           (one_group ? 2 : 1) * (double)m->kernel_cost;
+           (has_one_reader(f) ? 2 : 1) * (double)m->kernel_cost;
 }
 
 /* The loops that enclose all uses of n; false when they are not of one kernel. */
@@ -265,8 +269,10 @@ static bool can_store_in(fuse *fu, node_id n, const use *u) {
     double serial = (double)fu->terms.machine->serial_cost;
     if (t < size * 0.999 || t > size * 1.001) return false;
     if (k->has_contraction && m != fuse_root_set(k) && m != k->rows) return false;
-    if (!(m & fuse_root_set(k)) && fuse_trips(k, fuse_root_set(k)) > serial)
-        return false; /* a statement at its root would keep its loops from being parallel */
+    /* a statement at its root would keep its loops from being parallel, and others, who want the
+     * number, waiting until they end */
+    double most = has_one_reader(f) ? serial : (double)fu->terms.machine->kernel_cost;
+    if (!(m & fuse_root_set(k)) && fuse_trips(k, fuse_root_set(k)) > most) return false;
     /* in a reduction's loops its contraction could not be computed, nor its statistics staged */
     if ((m & ~fuse_root_set(k)) && (f->sums || size * f->cost * f->terms > serial)) return false;
     if (!fuse_fits_chain(k, m & fuse_root_set(k))) return false;

@@ -17,35 +17,41 @@
  * where a leaf does that nobody wants afterwards (`over`). That can be only if its kernel is the
  * leaf's last reader, so such a kernel waits for the others, and where it cannot the order pays.
  *
- * A request whose pieces several kernels write to one value stays in the order of the graph. */
+ * A value has several writers where it is made of pieces (join.c): its memory is there from the
+ * first of them on, and its readers wait for all. */
 #include "plan/plan.h"
 
 #include <stdlib.h>
 
 static const uint32_t none = UINT32_MAX;
 
-typedef struct value {                     /* what is in memory, by place */
-    int64_t bytes;                         /* of a temporary; else 0 */
-    uint32_t writer, readers, left, first; /* its readers are reader[first..first + readers) */
-    uint32_t over;                         /* of a leaf: the kernel that may write there, */
-    int64_t over_bytes;                    /* so many bytes, */
-    bool apart;                            /* which cannot */
-} value;
+enum { LITTLE = 1024 }; /* such a part of the largest temporary is */
 
-typedef struct producer {
-    uint32_t kernel, depth;
-} producer;
+/* Kernels, and how many of them have not run. */
+typedef struct users {
+    uint32_t *kernel, count, left;
+} users;
+
+typedef struct value { /* what is in memory, by place */
+    int64_t bytes;     /* of a temporary; else 0 */
+    users writers, readers;
+    uint32_t depth, height; /* kernels in the longest way to it, and from it */
+    uint32_t by;            /* the last kernel that was looked at and writes it; see mark_own */
+    uint32_t over;          /* of a leaf: the kernel that may write there, */
+    int64_t over_bytes;     /* so many bytes, */
+    bool apart;             /* which cannot */
+} value;
 
 typedef struct sequencer {
     const fusion *f;
     arena *a;
     value *value;
-    uint32_t *reader;
-    producer *producer;     /* of kernel k: from at[k] to at[k + 1], deepest first */
-    uint32_t *at, *depth;   /* depth: kernels in the longest way to it */
+    value **source;         /* what kernel k reads and others write: from at[k] to at[k + 1] */
+    uint32_t *at;           /* the deepest first */
     uint32_t *rank;         /* in the order that is tried */
-    uint32_t *waits, *soft; /* producers that have not run; readers of what it may write over */
+    uint32_t *waits, *soft; /* sources that are not there; readers of what it may write over */
     int64_t *net;           /* bytes that it stores, less what nobody reads afterwards */
+    int64_t little;         /* bytes that do not matter */
     bool *done;
     uint64_t *heap; /* of kernels that are ready; see key_of */
     uint32_t heaps;
@@ -57,34 +63,62 @@ static value *value_of(const sequencer *s, node_id n) {
 
 /* ---- who reads and writes what --------------------------------------------------------------- */
 
+/* What a kernel reads and has written itself makes it wait for nothing: own() says so of what this
+ * has been called for last. */
+static const fuse_kernel *mark_own(const sequencer *s, uint32_t k) {
+    const fuse_kernel *x = &s->f->kernel[k];
+    for (uint32_t i = 0; i < x->outs; i++) value_of(s, x->out[i])->by = k;
+    return x;
+}
+
+static bool own(const value *v, uint32_t k) {
+    return v->by == k;
+}
+
+/* Once to count, once to write down. */
+static void find_users(sequencer *s, bool count) {
+    for (uint32_t k = 0; k < s->f->kernels; k++) {
+        const fuse_kernel *x = mark_own(s, k);
+        for (uint32_t i = 0; i < x->outs; i++) {
+            users *u = &value_of(s, x->out[i])->writers;
+            if (count)
+                u->count++;
+            else
+                u->kernel[u->left++] = k;
+        }
+        for (uint32_t i = 0; i < x->ins; i++) {
+            value *v = value_of(s, x->in[i]);
+            if (own(v, k)) continue;
+            if (count)
+                v->readers.count++;
+            else
+                v->readers.kernel[v->readers.left++] = k;
+        }
+    }
+}
+
+static void make_users(sequencer *s, users *u) {
+    u->kernel = arena_alloc(s->a, (u->count + 1) * sizeof *u->kernel);
+}
+
 static void find_values(sequencer *s, uint32_t roots, const node_id *root) {
     const fusion *f = s->f;
     graph *g = f->g;
-    uint32_t reads = 0;
-    for (uint32_t i = 0; i < f->nodes; i++) s->value[i].writer = s->value[i].over = none;
-    for (uint32_t k = 0; k < f->kernels; k++) {
-        for (uint32_t i = 0; i < f->kernel[k].outs; i++) {
-            const graph_node *x = node_at(g, f->kernel[k].out[i]);
-            value *v = value_of(s, f->kernel[k].out[i]);
-            v->writer = k;
+    for (uint32_t i = 0; i < f->nodes; i++) s->value[i].over = s->value[i].by = none;
+    find_users(s, true);
+    for (uint32_t i = 0; i < f->nodes; i++) {
+        value *v = &s->value[i];
+        const graph_node *x = node_at(g, f->order[i]);
+        if (v->writers.count)
             v->bytes =
                 sat_mul(shape_numel_hi(g, x->shape), (int64_t)qn_dtype_size((qn_dtype)x->dtype));
-        }
-        reads += f->kernel[k].ins;
+        make_users(s, &v->writers);
+        make_users(s, &v->readers);
     }
     for (uint32_t i = 0; i < roots; i++) value_of(s, root[i])->bytes = 0;
-    s->reader = arena_alloc(s->a, (reads + 1) * sizeof *s->reader);
-    for (uint32_t k = 0; k < f->kernels; k++)
-        for (uint32_t i = 0; i < f->kernel[k].ins; i++) {
-            value *v = value_of(s, f->kernel[k].in[i]);
-            v->readers += v->writer != k;
-        }
-    for (uint32_t i = 0, at = 0; i < f->nodes; at += s->value[i++].readers) s->value[i].first = at;
-    for (uint32_t k = 0; k < f->kernels; k++)
-        for (uint32_t i = 0; i < f->kernel[k].ins; i++) {
-            value *v = value_of(s, f->kernel[k].in[i]);
-            if (v->writer != k) s->reader[v->first + v->left++] = k;
-        }
+    for (uint32_t i = 0; i < f->nodes; i++)
+        if (s->value[i].bytes / LITTLE > s->little) s->little = s->value[i].bytes / LITTLE;
+    find_users(s, false);
 }
 
 /* Which kernels may write over which leaves: these are numbered as they come in the order. */
@@ -97,39 +131,49 @@ static void find_overs(sequencer *s, uint32_t roots, const node_id *root, const 
         if (!over[i] || over[i] > leaves) continue;
         value *v = &s->value[leaf[over[i] - 1]];
         const graph_node *x = node_at(f->g, root[i]);
-        v->over = value_of(s, root[i])->writer;
+        const users *writers = &value_of(s, root[i])->writers;
+        if (writers->count != 1) continue;
+        v->over = writers->kernel[0];
         v->over_bytes =
             sat_mul(shape_numel_hi(f->g, x->shape), (int64_t)qn_dtype_size((qn_dtype)x->dtype));
     }
 }
 
 static int deeper(const void *a, const void *b) {
-    const producer *x = a, *y = b;
+    const value *x = *(value *const *)a, *y = *(value *const *)b;
     if (x->depth != y->depth) return x->depth > y->depth ? -1 : 1;
-    return x->kernel < y->kernel ? -1 : x->kernel > y->kernel;
+    uint32_t i = x->writers.kernel[0], j = y->writers.kernel[0];
+    return i < j ? -1 : i > j;
 }
 
-static void find_producers(sequencer *s) {
+static void find_sources(sequencer *s) {
     const fusion *f = s->f;
     uint32_t n = 0;
     for (uint32_t k = 0; k < f->kernels; k++) n += f->kernel[k].ins;
-    s->producer = arena_alloc(s->a, (n + 1) * sizeof *s->producer);
+    s->source = arena_alloc(s->a, (n + 1) * sizeof(value *));
     n = 0;
     for (uint32_t k = 0; k < f->kernels; k++) {
+        const fuse_kernel *x = mark_own(s, k);
+        uint32_t depth = 0;
         s->at[k] = n;
-        for (uint32_t i = 0; i < f->kernel[k].ins; i++) {
-            uint32_t from = value_of(s, f->kernel[k].in[i])->writer;
-            if (from == none || from == k) continue;
-            s->producer[n++] = (producer){from, s->depth[from]};
-            if (s->depth[from] >= s->depth[k]) s->depth[k] = s->depth[from] + 1;
+        for (uint32_t i = 0; i < x->ins; i++) {
+            value *v = value_of(s, x->in[i]);
+            if (!v->writers.count || own(v, k)) continue;
+            s->source[n++] = v;
+            if (v->depth > depth) depth = v->depth;
         }
-        qsort(s->producer + s->at[k], n - s->at[k], sizeof *s->producer, deeper);
+        qsort(s->source + s->at[k], n - s->at[k], sizeof(value *), deeper);
+        for (uint32_t i = 0; i < x->outs; i++) {
+            value *v = value_of(s, x->out[i]);
+            if (v->depth <= depth) v->depth = depth + 1;
+        }
     }
     s->at[f->kernels] = n;
 }
 
 /* ---- depth first ----------------------------------------------------------------------------- */
 
+/* The writers of each value are gone through once, by whoever reads it first. */
 static void rank_from(sequencer *s, uint32_t sink, uint32_t *stack, uint32_t *next, uint32_t *n) {
     uint32_t depth = 0;
     stack[depth++] = sink;
@@ -141,22 +185,40 @@ static void rank_from(sequencer *s, uint32_t sink, uint32_t *stack, uint32_t *ne
             depth--;
             continue;
         }
-        uint32_t from = s->producer[s->at[k] + next[k]++].kernel;
-        if (s->done[from]) continue;
-        s->done[from] = true;
-        stack[depth++] = from;
+        users *from = &s->source[s->at[k] + next[k]]->writers;
+        if (!from->left) {
+            next[k]++;
+            continue;
+        }
+        uint32_t writer = from->kernel[from->count - from->left--];
+        if (s->done[writer]) continue;
+        s->done[writer] = true;
+        stack[depth++] = writer;
     }
+}
+
+static void all_left(sequencer *s) {
+    for (uint32_t i = 0; i < s->f->nodes; i++) {
+        s->value[i].writers.left = s->value[i].writers.count;
+        s->value[i].readers.left = s->value[i].readers.count;
+    }
+}
+
+static bool is_read(const sequencer *s, uint32_t k) {
+    const fuse_kernel *x = &s->f->kernel[k];
+    for (uint32_t i = 0; i < x->outs; i++)
+        if (value_of(s, x->out[i])->readers.count) return true;
+    return false;
 }
 
 static void rank_depth_first(sequencer *s) {
     uint32_t n = s->f->kernels, ranked = 0;
     uint32_t *stack = arena_alloc(s->a, (n + 1) * sizeof *stack);
     uint32_t *next = arena_zeroed(s->a, (n + 1) * sizeof *next);
-    bool *read = arena_zeroed(s->a, n + 1);
-    for (uint32_t i = 0; i < s->at[n]; i++) read[s->producer[i].kernel] = true;
     memset(s->done, 0, n);
+    all_left(s);
     for (uint32_t k = 0; k < n; k++)
-        if (!read[k]) rank_from(s, k, stack, next, &ranked);
+        if (!is_read(s, k)) rank_from(s, k, stack, next, &ranked);
 }
 
 /* ---- as late as possible --------------------------------------------------------------------- */
@@ -166,11 +228,15 @@ static void rank_late(sequencer *s) {
     uint32_t n = s->f->kernels, ranked = 0;
     uint32_t *height = arena_zeroed(s->a, (n + 1) * sizeof *height);
     uint32_t *many = arena_zeroed(s->a, (n + 1) * sizeof *many); /* of that height, then of more */
-    for (uint32_t k = n; k-- > 0;)
-        for (uint32_t i = s->at[k]; i < s->at[k + 1]; i++) {
-            uint32_t *from = &height[s->producer[i].kernel];
-            if (*from <= height[k]) *from = height[k] + 1;
+    for (uint32_t k = n; k-- > 0;) {
+        const fuse_kernel *x = &s->f->kernel[k];
+        for (uint32_t i = 0; i < x->outs; i++) {
+            const value *v = value_of(s, x->out[i]);
+            if (v->height > height[k]) height[k] = v->height;
         }
+        for (uint32_t i = s->at[k]; i < s->at[k + 1]; i++)
+            if (s->source[i]->height <= height[k]) s->source[i]->height = height[k] + 1;
+    }
     for (uint32_t k = 0; k < n; k++) many[height[k]]++;
     for (uint32_t h = n; h-- > 0;) {
         uint32_t here = many[h];
@@ -186,9 +252,10 @@ static void rank_as_it_is(sequencer *s) {
 
 /* ---- the list of what is ready --------------------------------------------------------------- */
 
-/* First what needs no more memory, last what would rather wait; by ranks among them. */
+/* First what needs no more memory, or next to none, for much may wait for it; last what would
+ * rather wait itself; by ranks among them. */
 static uint64_t key_of(const sequencer *s, uint32_t k) {
-    uint64_t turn = s->soft[k] ? 2 : s->net[k] > 0;
+    uint64_t turn = s->soft[k] ? 2 : s->net[k] > s->little;
     return turn << 32 | s->rank[k];
 }
 
@@ -216,32 +283,43 @@ static void renew(sequencer *s, uint32_t k, uint64_t was) {
     if (!s->done[k] && !s->waits[k] && key_of(s, k) < was) push(s, k);
 }
 
+static void needs_less(sequencer *s, uint32_t k, int64_t bytes) {
+    uint64_t was = key_of(s, k);
+    s->net[k] = sat_sub(s->net[k], bytes);
+    renew(s, k, was);
+}
+
 /* The one reader of v that is left lets it go. */
 static void last_reader(sequencer *s, const value *v) {
-    for (uint32_t i = 0; i < v->readers; i++) {
-        uint32_t k = s->reader[v->first + i];
-        if (s->done[k]) continue;
-        uint64_t was = key_of(s, k);
-        s->net[k] = sat_sub(s->net[k], v->bytes);
-        renew(s, k, was);
+    for (uint32_t i = 0; i < v->readers.count; i++) {
+        if (s->done[v->readers.kernel[i]]) continue;
+        needs_less(s, v->readers.kernel[i], v->bytes);
         return;
     }
 }
 
+/* Of a value of pieces the first one is there, and with it memory for the others. */
+static void first_writer(sequencer *s, const value *v) {
+    for (uint32_t i = 0; i < v->writers.count; i++)
+        if (!s->done[v->writers.kernel[i]]) needs_less(s, v->writers.kernel[i], v->bytes);
+}
+
 static void run(sequencer *s, uint32_t k) {
-    const fuse_kernel *x = &s->f->kernel[k];
+    const fuse_kernel *x = mark_own(s, k);
     s->done[k] = true;
     for (uint32_t i = 0; i < x->outs; i++) {
-        const value *v = value_of(s, x->out[i]);
-        for (uint32_t j = 0; j < v->readers; j++) {
-            uint32_t to = s->reader[v->first + j];
+        value *v = value_of(s, x->out[i]);
+        if (v->writers.left == v->writers.count) first_writer(s, v);
+        if (--v->writers.left) continue;
+        for (uint32_t j = 0; j < v->readers.count; j++) {
+            uint32_t to = v->readers.kernel[j];
             if (--s->waits[to] == 0) push(s, to);
         }
     }
     for (uint32_t i = 0; i < x->ins; i++) {
         value *v = value_of(s, x->in[i]);
-        if (v->writer == k) continue;
-        if (--v->left == 1) last_reader(s, v);
+        if (own(v, k)) continue;
+        if (--v->readers.left == 1) last_reader(s, v);
         if (v->over == none || v->over == k) continue;
         uint64_t was = key_of(s, v->over);
         s->soft[v->over]--;
@@ -255,15 +333,16 @@ static void begin(sequencer *s) {
     memset(s->soft, 0, f->kernels * sizeof *s->soft);
     memset(s->net, 0, f->kernels * sizeof *s->net);
     memset(s->done, 0, f->kernels);
-    for (uint32_t i = 0; i < f->nodes; i++) s->value[i].left = s->value[i].readers;
+    all_left(s);
     for (uint32_t k = 0; k < f->kernels; k++) {
-        for (uint32_t i = 0; i < f->kernel[k].outs; i++)
-            s->net[k] = sat_add(s->net[k], value_of(s, f->kernel[k].out[i])->bytes);
-        for (uint32_t i = 0; i < f->kernel[k].ins; i++) {
-            const value *v = value_of(s, f->kernel[k].in[i]);
-            if (v->writer == k) continue;
-            if (v->readers == 1) s->net[k] = sat_sub(s->net[k], v->bytes);
-            s->waits[k] += v->writer != none;
+        const fuse_kernel *x = mark_own(s, k);
+        for (uint32_t i = 0; i < x->outs; i++)
+            s->net[k] = sat_add(s->net[k], value_of(s, x->out[i])->bytes);
+        for (uint32_t i = 0; i < x->ins; i++) {
+            const value *v = value_of(s, x->in[i]);
+            if (own(v, k)) continue;
+            if (v->readers.count == 1) s->net[k] = sat_sub(s->net[k], v->bytes);
+            s->waits[k] += v->writers.count > 0;
             if (v->over != none && v->over != k) s->soft[v->over]++;
         }
     }
@@ -291,20 +370,21 @@ static void list_kernels(sequencer *s, uint32_t *order) {
 static int64_t bytes_needed(sequencer *s, const uint32_t *order) {
     const fusion *f = s->f;
     int64_t live = 0, most = 0, apart = 0;
-    for (uint32_t i = 0; i < f->nodes; i++) {
-        s->value[i].left = s->value[i].readers;
-        s->value[i].apart = false;
-    }
+    all_left(s);
+    for (uint32_t i = 0; i < f->nodes; i++) s->value[i].apart = false;
     memset(s->done, 0, f->kernels);
     for (uint32_t t = 0; t < f->kernels; t++) {
-        const fuse_kernel *x = &f->kernel[order[t]];
+        const fuse_kernel *x = mark_own(s, order[t]);
         s->done[order[t]] = true;
-        for (uint32_t i = 0; i < x->outs; i++) live = sat_add(live, value_of(s, x->out[i])->bytes);
+        for (uint32_t i = 0; i < x->outs; i++) {
+            value *v = value_of(s, x->out[i]);
+            if (v->writers.left-- == v->writers.count) live = sat_add(live, v->bytes);
+        }
         if (live > most) most = live;
         for (uint32_t i = 0; i < x->ins; i++) {
             value *v = value_of(s, x->in[i]);
-            if (v->writer == order[t]) continue;
-            if (--v->left == 0) live = sat_sub(live, v->bytes);
+            if (own(v, order[t])) continue;
+            if (--v->readers.left == 0) live = sat_sub(live, v->bytes);
             if (v->over == none || v->over == order[t] || !s->done[v->over] || v->apart) continue;
             apart = sat_add(apart, v->over_bytes);
             v->apart = true;
@@ -318,13 +398,10 @@ static void (*const rankers[])(sequencer *s) = {rank_as_it_is, rank_depth_first,
 void fuse_sequence(fusion *f, arena *scratch, uint32_t roots, const node_id *root,
                    const uint32_t *over) {
     uint32_t n = f->kernels;
-    for (uint32_t k = 0; k < f->kernels; k++)
-        if (f->kernel[k].piece.into && !f->kernel[k].piece.bordered) return;
     if (n < 3) return;
     sequencer s = {.f = f, .a = scratch};
     s.value = arena_zeroed(scratch, (f->nodes + 1) * sizeof *s.value);
     s.at = arena_zeroed(scratch, (n + 1) * sizeof *s.at);
-    s.depth = arena_zeroed(scratch, (n + 1) * sizeof *s.depth);
     s.rank = arena_zeroed(scratch, (n + 1) * sizeof *s.rank);
     s.waits = arena_alloc(scratch, (n + 1) * sizeof *s.waits);
     s.soft = arena_alloc(scratch, (n + 1) * sizeof *s.soft);
@@ -332,7 +409,7 @@ void fuse_sequence(fusion *f, arena *scratch, uint32_t roots, const node_id *roo
     s.done = arena_zeroed(scratch, n + 1);
     s.heap = arena_alloc(scratch, (4 * (size_t)n + 1) * sizeof *s.heap);
     find_values(&s, roots, root);
-    find_producers(&s);
+    find_sources(&s);
     find_overs(&s, roots, root, over);
     uint32_t *order = arena_alloc(scratch, (n + 1) * sizeof *order);
     fuse_kernel *best = arena_alloc(scratch, (n + 1) * sizeof *best);

@@ -11,7 +11,9 @@
  *
  * Batches. Launches of one program that are independent become one launch with several sets: an
  * optimizer's update of forty parameters is one kernel run forty times, not forty. A launch moves
- * only later, to its batch's last member, and only if nothing before that reads what it writes.
+ * only later, to its batch's last member, and only if nothing before that reads what it writes; a
+ * large one, not beyond other launches: what it reads would have to be kept until then, such as
+ * activations and gradients of all layers for the gradients of their weights.
  *
  * Temporaries live from level to level, so concurrent launches never share memory. */
 #include "run/run.h"
@@ -23,6 +25,7 @@ typedef struct leveler {
     uint32_t *ready; /* by slot: the first level after all that write it */
     uint32_t *read;  /* by slot: the first level that reads it */
     uint32_t *level; /* by launch, as they came */
+    bool *small;     /* by launch: it has little work */
     double *room;    /* by level: bytes of more launches that may come in */
     uint32_t levels;
 } leveler;
@@ -66,7 +69,8 @@ static uint32_t first_use(const leveler *v, const launch *l) {
 static void choose_level(leveler *v, uint32_t i, bool together) {
     const launch *l = &v->p->launch[i];
     double bytes = bytes_of(v, l), space = (double)machine_shared(&v->qn->run->limits);
-    bool small = together && bytes <= space && is_small(v, l);
+    v->small[i] = is_small(v, l);
+    bool small = together && bytes <= space && v->small[i];
     uint32_t level = small ? 0 : v->levels;
     for (int a = 0; a < l->program->args; a++)
         if (!l->set->writes[a] && v->ready[l->set->slot[a]] > level)
@@ -113,7 +117,10 @@ static void make_batches(leveler *v, const uint32_t *order) {
         for (uint32_t j = i; j < n && !taken[order[i]]; j++) {
             uint32_t x = order[j];
             if (v->level[x] >= limit) break;
-            if (taken[x] || all[x].program != all[order[i]].program) continue;
+            if (taken[x] || all[x].program != all[order[i]].program) {
+                if (!v->small[order[i]]) break;
+                continue;
+            }
             member[members++] = x;
             uint32_t use = first_use(v, &all[x]);
             if (use < limit) limit = use;
@@ -155,6 +162,7 @@ void levels_build(qn_ctx *qn, run_plan *p, arena *scratch) {
     v.ready = arena_zeroed(scratch, (p->slots + 1) * sizeof *v.ready);
     v.read = arena_alloc(scratch, (p->slots + 1) * sizeof *v.read);
     v.level = arena_zeroed(scratch, (p->launches + 1) * sizeof *v.level);
+    v.small = arena_zeroed(scratch, (p->launches + 1) * sizeof *v.small);
     memset(v.read, 0xff, (p->slots + 1) * sizeof *v.read);
     v.room = arena_zeroed(scratch, (p->launches + 1) * sizeof *v.room);
     bool together = qn->run->dev->launch_many && qn->run->limits.threads > 1;

@@ -69,9 +69,67 @@ static void its_gradients_need_memory_in_proportion_to_the_steps(void) {
              (unsigned long long)many);
 }
 
+/* ---- a step of training ---------------------------------------------------------------------- */
+
+enum { BATCH = 256, ACROSS = 256, PARTS = 5, LAYERS_MOST = 12, LAYERS_FEW = 4 };
+
+static qn_tensor *zeros(qn_ctx *qn, int64_t rows, int64_t columns) {
+    static const float zero[BATCH * ACROSS * PARTS] = {0};
+    return qn_from(qn, QN_F32, 2, (int64_t[]){rows, columns}, zero);
+}
+
+/* The gradient of the product is made of pieces, and needs no more than what the layer returns. */
+static qn_tensor *layer_of(qn_tensor *x, qn_tensor *w) {
+    qn_tensor *z = qn_matmul(x, qn_transpose(w, 0, 1)), *sum = NULL;
+    for (int i = 0; i < PARTS; i++) {
+        qn_tensor *part = qn_slice(z, 1, i * ACROSS, (i + 1) * ACROSS, 1);
+        part = qn_mul(part, qn_scalar(qn_context(x), QN_F32, i + 2));
+        sum = sum ? qn_add(sum, part) : part;
+    }
+    return qn_tanh(sum);
+}
+
+/* Bytes planned for a step of so many layers with momentum; the rate of each is a number that is
+ * computed and stored. */
+static uint64_t planned_for_training(int layers) {
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 1));
+    qn_tensor *weight[LAYERS_MOST], *moment[LAYERS_MOST], *rate[LAYERS_MOST], *all[2 * LAYERS_MOST];
+    qn_tensor *h = zeros(qn, BATCH, ACROSS);
+    for (int l = 0; l < layers; l++) {
+        weight[l] = zeros(qn, PARTS * ACROSS, ACROSS);
+        moment[l] = zeros(qn, PARTS * ACROSS, ACROSS);
+        rate[l] = zeros(qn, BATCH, 1);
+        h = layer_of(h, weight[l]);
+    }
+    CHECK_INT(qn_grad(qn_sum(qn_mul(h, h), QN_ALL, false), NULL, layers, weight, all), QN_OK);
+    for (int l = 0; l < layers; l++) {
+        qn_tensor *part = qn_contiguous(qn_mean(rate[l % 2], QN_ALL, false));
+        all[layers + l] = qn_add(qn_mul(moment[l], part), qn_mul(all[l], all[l]));
+        all[l] = qn_sub(weight[l], qn_div(all[l], qn_add(qn_sqrt(all[layers + l]), part)));
+    }
+    CHECK_INT(qn_realize(2 * layers, all), QN_OK);
+    qn_stats s;
+    qn_get_stats(qn, &s, sizeof s);
+    qn_close(qn);
+    return s.planned_peak_bytes;
+}
+
+/* What a layer returns is kept for its gradient; but the gradient of its product, made of pieces,
+ * not beyond that of its weights, whatever else that waits for. */
+static void gradients_of_layers_are_let_go(void) {
+    uint64_t few = planned_for_training(LAYERS_FEW), many = planned_for_training(LAYERS_MOST);
+    uint64_t kept = BATCH * ACROSS * sizeof(float),
+             each = (many - few) / (LAYERS_MOST - LAYERS_FEW);
+    CHECK(many > few);
+    if (each > kept + kept / 2)
+        FAIL("a layer needs %llu bytes, of which %llu are kept", (unsigned long long)each,
+             (unsigned long long)kept);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(an_unrolled_network_needs_the_memory_of_one_step);
     RUN(its_gradients_need_memory_in_proportion_to_the_steps);
+    RUN(gradients_of_layers_are_let_go);
     return test_end();
 }
