@@ -85,10 +85,10 @@ def main(folder="examples/data", svg=None):
 
     @qn.jit
     def step(images, labels):
-        optimizer.zero_grad()
         loss = qn.cross_entropy(logits_of(net, images), labels)
         loss.backward()
         optimizer.step()
+        optimizer.zero_grad()
         return loss
 
     @qn.jit

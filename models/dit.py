@@ -9,10 +9,10 @@
 
     @quern.jit
     def step(images, labels):                                    # [N, 1, 8, 8] from -1 to 1
-        optimizer.zero_grad()
         loss = model.loss(images, labels)                        # by other noise at each call
         loss.backward()
         optimizer.step()
+        optimizer.zero_grad()
         return loss
 
     python models/dit.py examples/data [STEPS [FILE.safetensors]]    # learns to draw digits, and draws some
@@ -249,10 +249,10 @@ def main(folder, steps=2000, out=None):
 
     @quern.jit
     def step(images, labels):
-        optimizer.zero_grad()
         loss = model.loss(scaled(images), labels.cast("int64"))
         loss.backward()
         optimizer.step()
+        optimizer.zero_grad()
         return loss
 
     losses = []

@@ -6,10 +6,10 @@
 
     @quern.jit
     def step(x, labels):                                         # [nodes, into], [known]
-        optimizer.zero_grad()
         loss = model.loss(x, edges, labels, known, weights)      # known: the numbers of nodes that have labels
         loss.backward()
         optimizer.step()
+        optimizer.zero_grad()
         return loss
 """
 

@@ -8,10 +8,10 @@
 
     @quern.jit
     def step(ids):
-        optimizer.zero_grad()
         loss = model.loss(ids)                                   # each told by those before it
         loss.backward()
         optimizer.step()
+        optimizer.zero_grad()
         return loss
 
 It is for training; quern.llm generates, with a cache. Positions are not scaled as those of Llama 3.1 are.

@@ -6,11 +6,11 @@ example word_language_model.
 
     @quern.jit
     def step(ids):                                               # [N, T + 1]: each is told by those before it
-        optimizer.zero_grad()
         loss = model.loss(ids)
         loss.backward()
         quern.optim.clip_grad_norm_(list(model.parameters()), 0.25)
         optimizer.step()
+        optimizer.zero_grad()
         return loss
 """
 

@@ -5,10 +5,10 @@
 
     @quern.jit
     def step(x, labels):
-        optimizer.zero_grad()
         loss = model.loss(x, labels)                             # [N, ..] of 784 numbers each, and labels [N]
         loss.backward()
         optimizer.step()
+        optimizer.zero_grad()
         return loss
 """
 

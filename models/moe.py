@@ -8,10 +8,10 @@
 
     @quern.jit
     def step(ids):
-        optimizer.zero_grad()
         loss = model.loss(ids, balance=0.01)
         loss.backward()
         optimizer.step()
+        optimizer.zero_grad()
         return loss
 
 Sizes must not follow from values, so that a step is one static graph: the tokens of each expert stand in whole blocks,

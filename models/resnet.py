@@ -8,10 +8,10 @@
 
     @quern.jit
     def step(images, labels):
-        optimizer.zero_grad()
         loss = model.loss(images, labels)
         loss.backward()
         optimizer.step()
+        optimizer.zero_grad()
         return loss
 """
 

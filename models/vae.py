@@ -5,10 +5,10 @@
 
     @quern.jit
     def step(x):                                                 # [N, ..] of 784 numbers from 0 to 1
-        optimizer.zero_grad()
         loss = model.loss(x)                                     # by other noise at each call
         loss.backward()
         optimizer.step()
+        optimizer.zero_grad()
         return loss
 
     images = model.decode(quern.randn(quern.key(1), (16, 20)))

@@ -49,10 +49,10 @@ def quern_step(case, data, path):
 
     @quern.jit
     def step(*data):
-        optimizer.zero_grad()
         loss = loss_of(model, *data)
         loss.backward()
         optimizer.step()
+        optimizer.zero_grad()
         return loss
     return lambda: step(*data).item()
 
@@ -74,10 +74,10 @@ def torch_step(case, data, path, compiler=lambda f: f, exact=False):
     optimizer, loss_of = torch.optim.Adam(model.parameters(), lr=RATE, fused=True), compiler(loss_of)
 
     def step():
-        optimizer.zero_grad()
         loss = loss_of(model, *data)
         loss.backward()
         optimizer.step()
+        optimizer.zero_grad()
         return loss.item()
     return step
 
