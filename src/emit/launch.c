@@ -102,26 +102,63 @@ static int64_t store_work(counter *c, const ir_stmt *t) {
     return work;
 }
 
+static sym block_work(counter *c, stmt_id loop, double *most);
+
+static sym stmt_work(counter *c, stmt_id s, double *most) {
+    const ir_stmt *t = ir_s(c->k, s);
+    *most = 0;
+    if (t->kind == STMT_STORE) {
+        int64_t work = store_work(c, t);
+        *most = (double)work;
+        return sym_const(c->k->syms, work);
+    }
+    if (t->kind != STMT_LOOP) return SYM_ZERO;
+    sym trips = loop_trips(c->k, t->l.extent), body = block_work(c, s, most);
+    *most *= (double)sym_hi(c->k->syms, trips);
+    return *most < countless ? sym_mul(c->k->syms, trips, body) : SYM_ZERO;
+}
+
 static sym block_work(counter *c, stmt_id loop, double *most) {
-    sym_store *syms = c->k->syms;
     sym sum = SYM_ZERO;
     *most = 0;
     for (stmt_id s = ir_s(c->k, loop)->first; s; s = ir_s(c->k, s)->next) {
-        const ir_stmt *t = ir_s(c->k, s);
-        if (t->kind != STMT_STORE && t->kind != STMT_LOOP) continue;
-        double inner = 1;
-        if (t->kind == STMT_STORE) {
-            int64_t work = store_work(c, t);
-            sum = sym_add(syms, sum, sym_const(syms, work));
-            inner = (double)work;
-        } else {
-            sym trips = loop_trips(c->k, t->l.extent), body = block_work(c, s, &inner);
-            inner *= (double)sym_hi(syms, trips);
-            if (inner < countless) sum = sym_add(syms, sum, sym_mul(syms, trips, body));
-        }
+        double inner;
+        sum = sym_add(c->k->syms, sum, stmt_work(c, s, &inner));
         *most += inner;
     }
-    return *most < countless ? sum : sym_const(syms, (int64_t)countless);
+    return *most < countless ? sum : sym_const(c->k->syms, (int64_t)countless);
+}
+
+/* ---- items ----------------------------------------------------------------------------------- */
+
+enum { RIDE = 1024 }; /* operations that take less than handing out an item */
+
+static bool is_par(const kernel *k, stmt_id s) {
+    return ir_s(k, s)->kind == STMT_LOOP && ir_s(k, s)->loop == LOOP_PAR;
+}
+
+/* Each root has its items, one behind the other. But numbers at the root are no work for a thread:
+ * as items of their own they would stand for as much as a share of a product, and threads get items
+ * by their number. */
+static void find_items(counter *c, arena *a, emit_launch *out) {
+    kernel *k = c->k;
+    bool *rides = arena_zeroed(a, k->stmts * sizeof *rides), any = false;
+    for (stmt_id s = ir_s(k, k->root)->first; s; s = ir_s(k, s)->next) {
+        out->parallel |= is_par(k, s);
+        any |= is_par(k, s) && sym_lo(k->syms, ir_s(k, s)->l.extent) > 0;
+    }
+    out->rides = rides;
+    out->items = out->parallel ? SYM_ZERO : SYM_ONE;
+    for (stmt_id s = ir_s(k, k->root)->first; s && out->parallel; s = ir_s(k, s)->next) {
+        double most;
+        stmt_work(c, s, &most);
+        rides[s] = any && !is_par(k, s) && most <= RIDE;
+        out->items = sym_add(k->syms, out->items, emit_root_items(k, out, s));
+    }
+}
+
+sym emit_root_items(const kernel *k, const emit_launch *l, stmt_id root) {
+    return is_par(k, root) ? ir_s(k, root)->l.extent : l->rides[root] ? SYM_ZERO : SYM_ONE;
 }
 
 void emit_launch_of(kernel *k, arena *a, emit_launch *out) {
@@ -132,15 +169,8 @@ void emit_launch_of(kernel *k, arena *a, emit_launch *out) {
     place_block(&p, k->root);
     double most;
     *out = (emit_launch){.offset = p.offset, .def = p.def, .scratch = p.most};
-    for (stmt_id s = ir_s(k, k->root)->first; s; s = ir_s(k, s)->next)
-        out->parallel |= ir_s(k, s)->kind == STMT_LOOP && ir_s(k, s)->loop == LOOP_PAR;
-    out->items = out->parallel ? SYM_ZERO : SYM_ONE;
-    for (stmt_id s = ir_s(k, k->root)->first; s && out->parallel; s = ir_s(k, s)->next) {
-        const ir_stmt *t = ir_s(k, s);
-        bool par = t->kind == STMT_LOOP && t->loop == LOOP_PAR;
-        out->items = sym_add(k->syms, out->items, par ? t->l.extent : SYM_ONE);
-    }
     counter c = {k, arena_zeroed(a, k->exprs * sizeof *c.seen), 0};
+    find_items(&c, a, out);
     out->work = block_work(&c, k->root, &most);
     if (sym_overflowed(k->syms))
         raise_error(k->ctx, QN_ERANGE, "kernel %s: its work items are more than 2^63", k->name);

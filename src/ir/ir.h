@@ -30,8 +30,9 @@
  * Loop kinds say how a loop runs, never what it computes:
  *   SERIAL  as written
  *   PAR     the launch's work items. Root loops only. Where one root is PAR, every root is a loop,
- *           the roots do not depend on each other, and a root that is not PAR is one item; the
- *           launch's items are all roots' items, concatenated. A kernel without PAR is one item.
+ *           the roots do not depend on each other, and a root that is not PAR is one item, or next
+ *           to no work and part of the first; the launch's items are all roots' items,
+ *           concatenated. A kernel without PAR is one item.
  *   VEC     all values of the variable at once, as lanes of vectors. The lane count is the extent's
  *           constant upper bound, in [1, IR_LANES]; where the extent is not constant, lanes at or
  *           past it do nothing (a masked tail). Loops inside it are shared by the lanes, so their

@@ -603,14 +603,22 @@ static void tile_lives_begin_anew(void) {
         .dim = {5}});
 }
 
+/* Roots with next to no work are part of the first item: threads get as many items each. */
 static void roots_share_the_items(void) {
-    run((harness_case){.text =
-                           "kernel \"roots\" {\n dim n 1 90\n arg a0 f32[300] read\n"
-                           " arg a1 f32[300] write\n arg a2 f32[n] write\n arg a3 f32[8] write\n"
-                           " par i < 300 {\n a1[i] = neg(a0[i])\n }\n"
-                           " for k < 8 {\n a3[k] = mul(a0[k], f32(3))\n }\n"
-                           " par j < n {\n a2[j] = add(a0[j], f32(1))\n }\n}\n",
-                       .dim = {77}});
+    static const char text[] =
+        "kernel \"roots\" {\n dim n 1 90\n arg a0 f32[300] read\n arg a1 f32[300] write\n"
+        " arg a2 f32[n] write\n arg a3 f32[8] write\n arg a4 f32[300] write\n arg a5 f32[1] write\n"
+        " for k < 8 {\n a3[k] = mul(a0[k], f32(3))\n }\n par i < 300 {\n a1[i] = neg(a0[i])\n }\n"
+        " for l < 300 {\n a4[l] = sub(a0[l], f32(1))\n }\n par j < n {\n a2[j] = add(a0[j], "
+        "f32(1))\n }\n"
+        " for o < 1 {\n a5[o] = neg(a0[7])\n }\n}\n";
+    run((harness_case){.text = text, .dim = {77}});
+    kernel *k = ir_parse(h.qn, text);
+    emit_facts *f = emit_facts_open(k);
+    ir_close(k);
+    CHECK(emit_facts_at(f, (int64_t[]){77}));
+    CHECK_INT(f->number[EMIT_ITEMS], 300 + 1 + 77);
+    emit_facts_close(f);
 }
 
 /* The numbers of a launch follow the variable, without the kernel they came from. */

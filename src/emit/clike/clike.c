@@ -415,6 +415,14 @@ static void write_root(clike *c, stmt_id root, sym offset, sym trips) {
     str_add(c->out, "    }\n");
 }
 
+static void write_riding_root(clike *c, stmt_id root) {
+    clike_line(c);
+    str_add(c->out, "if (begin == 0) {\n");
+    c->indent++;
+    clike_loop(c, root);
+    clike_close_block(c);
+}
+
 static void write_kernel(clike *c) {
     char name[EMIT_NAME];
     emit_name(c->number, name);
@@ -435,10 +443,12 @@ static void write_kernel(clike *c) {
     if (!c->launch.parallel) clike_block(c, c->k->root);
     for (stmt_id i = ir_s(c->k, c->k->root)->first; i && c->launch.parallel;
          i = ir_s(c->k, i)->next) {
-        const ir_stmt *t = ir_s(c->k, i);
-        sym trips = t->loop == LOOP_PAR ? t->l.extent : SYM_ONE;
-        write_root(c, i, offset, trips);
-        offset = sym_add(c->syms, offset, trips);
+        sym items = emit_root_items(c->k, &c->launch, i);
+        if (c->launch.rides[i])
+            write_riding_root(c, i);
+        else
+            write_root(c, i, offset, items);
+        offset = sym_add(c->syms, offset, items);
     }
     str_add(c->out, "    (void)args, (void)vars, (void)scratch, (void)begin, (void)end;\n}\n");
 }

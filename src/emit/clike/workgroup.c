@@ -196,12 +196,22 @@ static void write_items(clike *c, stmt_id root, sym offset, sym past) {
     clike_close_block(c);
 }
 
+static void write_riding_root(clike *c, stmt_id root) {
+    clike_line(c);
+    str_add(c->out, "if (item == 0) {\n");
+    c->indent++;
+    clike_loop(c, root);
+    clike_close_block(c);
+}
+
 static void write_roots(clike *c) {
     sym offset = SYM_ZERO;
     for (stmt_id i = ir_s(c->k, c->k->root)->first; i; i = ir_s(c->k, i)->next) {
-        sym trips = is_par(c, i) ? ir_s(c->k, i)->l.extent : SYM_ONE;
-        sym past = sym_add(c->syms, offset, trips);
-        write_items(c, i, offset, past);
+        sym past = sym_add(c->syms, offset, emit_root_items(c->k, &c->launch, i));
+        if (c->launch.rides[i])
+            write_riding_root(c, i);
+        else
+            write_items(c, i, offset, past);
         offset = past;
     }
 }

@@ -238,6 +238,13 @@ static void write_root(llvm *s, stmt_id root, sym offset, sym trips, val begin, 
     llvm_close_guard(s, &g);
 }
 
+static void write_riding_root(llvm *s, stmt_id root, val begin) {
+    llvm_guard g;
+    llvm_open_guard(s, llvm_compare(s, LL_EQ, begin, llvm_sym(s, SYM_ZERO)), &g);
+    write_loop(s, root);
+    llvm_close_guard(s, &g);
+}
+
 static void write_kernel(llvm *s, const char *name) {
     ll_type parameter[5] = {s->t_ptr, s->t_ptr, s->t_ptr, s->t_i64, s->t_i64};
     begin_function(s, name, 5, parameter);
@@ -253,11 +260,12 @@ static void write_kernel(llvm *s, const char *name) {
     } else {
         sym offset = SYM_ZERO;
         for (stmt_id i = first; i; i = ir_s(s->k, i)->next) {
-            const ir_stmt *t = ir_s(s->k, i);
-            bool par = t->kind == STMT_LOOP && t->loop == LOOP_PAR;
-            sym trips = par ? t->l.extent : SYM_ONE;
-            write_root(s, i, offset, trips, begin, end);
-            offset = sym_add(s->syms, offset, trips);
+            sym items = emit_root_items(s->k, &s->launch, i);
+            if (s->launch.rides[i])
+                write_riding_root(s, i, begin);
+            else
+                write_root(s, i, offset, items, begin, end);
+            offset = sym_add(s->syms, offset, items);
         }
     }
     end_function(s);
