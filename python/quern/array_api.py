@@ -12,11 +12,11 @@ from ._core import (  # noqa: F401
     Tensor, abs, acos, acosh, add, asin, asinh, atan, atan2, atanh, bitwise_and, bitwise_invert,
     bitwise_left_shift, bitwise_or, bitwise_right_shift, bitwise_xor, bool, broadcast_to, ceil,
     complex128, complex64, conj, copysign, cos, cosh, divide, equal, exp, expm1, float32, float64,
-    floor, floor_divide, from_dlpack, greater, greater_equal, hypot, imag, int16, int32, int64, int8,
+    floor, from_dlpack, greater, greater_equal, hypot, imag, int16, int32, int64, int8,
     isfinite, isinf, isnan, less, less_equal, log, log10, log1p, log2, logaddexp, logical_and,
     logical_not, logical_or, logical_xor, matmul, maximum, minimum, multiply, negative, nextafter,
     not_equal, pow, real, reciprocal, remainder, signbit, sin, sinh, sqrt, square, subtract,
-    tan, tanh, tril, triu, trunc, uint16, uint32, uint64, uint8, where)
+    tan, tril, triu, trunc, uint16, uint32, uint64, uint8, where)
 
 __array_api_version__ = "2024.12"
 e, pi, inf, nan, newaxis = _math.e, _math.pi, _math.inf, _math.nan, None
@@ -184,6 +184,16 @@ def clip(x, /, min=None, max=None):
     return _core.clip(x, lo, hi).cast(x.dtype)
 
 
+def floor_divide(x1, x2, /):
+    """Of infinities the quotient itself, where `//` is Python's: no number, and -1 of 1 and -infinity."""
+    y = _core.floor_divide(x1, x2)
+    if y.dtype.kind == "f":
+        for x in (x1, x2):
+            infinite = _core.isinf(x) if isinstance(x, Tensor) else _core.full((), _math.isinf(x), bool)
+            y = _core.where(infinite, _core.divide(x1, x2), y)
+    return y
+
+
 def positive(x, /):
     return x.clone()
 
@@ -197,6 +207,16 @@ def sign(x, /):
     if y.dtype.kind == "c":
         return _core.complex(_core.real(y) + 0, _core.imag(y) + 0)
     return y + 0 if y.dtype.kind == "f" else y
+
+
+def tanh(x, /):
+    """Of +-infinity + bi it is +-1, and a zero with the sign of b, where `quern.tanh` has C's, that of sin(2b)."""
+    y = _core.tanh(x)
+    if x.dtype.kind != "c":
+        return y
+    a, b = _core.real(x), _core.imag(x)
+    end = _core.complex(_core.copysign(_core.ones_like(a), a), _core.copysign(_core.zeros_like(b), b))
+    return _core.where(_core.logical_and(_core.isinf(a), _core.isfinite(b)), end, y)
 
 
 # ---- manipulation ------------------------------------------------------------------------------------------------
@@ -352,8 +372,13 @@ def summed(name, x, axis, dtype, keepdims):
         dtype = {"b": int64, "i": int64, "u": uint64}.get(x.dtype.kind, x.dtype)
     if x.dtype == bool:
         x = x.cast(dtype)
-    if name == "prod" and dtype.kind == "c":  # multiplied in the dtype it has then
-        return x.cast(dtype).prod(axis, keepdims)
+    if name == "prod" and dtype.kind == "c":  # multiplied in the dtype it has then, an axis at a time
+        x = x.cast(dtype)
+        if not isinstance(axis, tuple):
+            return x.prod(axis, keepdims)
+        for a in axis:
+            x = x.prod(a, True)
+        return x if keepdims or not axis else x.squeeze(axis)
     return getattr(x, name)(axis, keepdims, dtype=dtype)
 
 

@@ -157,6 +157,23 @@ class Complex(unittest.TestCase):
                 same = part == wanted or part != part and wanted != wanted or abs(part - wanted) < 1e-6
                 self.assertTrue(same, (f, z, y))
         self.assertEqual(str(xp.expm1(qn.tensor([complex(-0.0, 0.0)])).tolist()[0]), "0j")
+        for z, wanted in ((complex(inf, 2), 1 + 0j), (complex(-inf, 2), -1 + 0j), (complex(inf, -2), 1 - 0j)):
+            y = xp.tanh(qn.tensor([z])).tolist()[0]
+            self.assertEqual((y, str(y.imag)), (wanted, str(-0.0 if z.imag < 0 else 0.0)))
+
+    def test_products_of_no_axes_and_of_several(self):
+        x = qn.tensor([[1 + 2j, 3 - 1j], [2j, 1]])
+        self.assertEqual(xp.prod(x, axis=()).tolist(), x.tolist())
+        self.assertEqual(xp.prod(x, axis=(0, -1)).item(), (1 + 2j) * (3 - 1j) * 2j)
+        self.assertEqual(xp.prod(x, axis=(1, 0), keepdims=True).shape, (1, 1))
+
+    def test_quotients_of_infinities(self):
+        inf = float("inf")
+        x, y = qn.tensor([inf, inf, -inf, 1.0, -1.0, 7.0]), qn.tensor([2.0, -2.0, 2.0, -inf, inf, 2.0])
+        self.assertEqual(str(xp.floor_divide(x, y).tolist()), "[inf, -inf, -inf, -0.0, -0.0, 3.0]")
+        self.assertEqual(str(xp.floor_divide(qn.tensor(-1.0), inf).item()), "-0.0")
+        self.assertEqual(xp.floor_divide(qn.tensor(7), 2).item(), 3)
+        self.assertEqual((qn.tensor(-1.0) // inf).item(), -1.0 // inf)             # the operator is Python's
 
 
 class Edges(unittest.TestCase):
