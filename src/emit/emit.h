@@ -33,8 +33,8 @@ typedef void (*emit_kernel)(void *const *args, const int64_t *vars, void *scratc
 /* ---- launch.c: what both emitters need to know about the whole kernel ------------------------ */
 
 typedef struct emit_launch {
-    bool parallel;     /* some root is a PAR loop: roots have items, one behind the other */
-    const bool *rides; /* by stmt_id: a root that has none, and runs with the first item */
+    bool parallel;        /* some root is a PAR loop: roots have items, one behind the other */
+    const bool *in_first; /* by stmt_id: a root without items, which runs in the first one */
     sym items, work;
     int64_t scratch;       /* bytes */
     const int64_t *offset; /* of each LOCAL tile in scratch; by mem_id */
@@ -42,6 +42,7 @@ typedef struct emit_launch {
 } emit_launch;
 void emit_launch_of(kernel *k, arena *a, emit_launch *out); /* raises */
 sym emit_root_items(const kernel *k, const emit_launch *l, stmt_id root);
+bool emit_is_par(const kernel *k, stmt_id s); /* a PAR loop */
 
 /* The numbers of a launch. EMIT_WORK: scalar operations of all of it, roughly. From EMIT_SIZES on:
  * bytes that each argument must have at least. */

@@ -131,9 +131,9 @@ static sym block_work(counter *c, stmt_id loop, double *most) {
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-enum { RIDE = 1024 }; /* operations that take less than handing out an item */
+enum { LITTLE_WORK = 1024 }; /* operations that take less than handing out an item */
 
-static bool is_par(const kernel *k, stmt_id s) {
+bool emit_is_par(const kernel *k, stmt_id s) {
     return ir_s(k, s)->kind == STMT_LOOP && ir_s(k, s)->loop == LOOP_PAR;
 }
 
@@ -142,23 +142,25 @@ static bool is_par(const kernel *k, stmt_id s) {
  * by their number. */
 static void find_items(counter *c, arena *a, emit_launch *out) {
     kernel *k = c->k;
-    bool *rides = arena_zeroed(a, k->stmts * sizeof *rides), any = false;
+    bool *in_first = arena_zeroed(a, k->stmts * sizeof *in_first), any = false;
     for (stmt_id s = ir_s(k, k->root)->first; s; s = ir_s(k, s)->next) {
-        out->parallel |= is_par(k, s);
-        any |= is_par(k, s) && sym_lo(k->syms, ir_s(k, s)->l.extent) > 0;
+        out->parallel |= emit_is_par(k, s);
+        any |= emit_is_par(k, s) && sym_lo(k->syms, ir_s(k, s)->l.extent) > 0;
     }
-    out->rides = rides;
+    out->in_first = in_first;
     out->items = out->parallel ? SYM_ZERO : SYM_ONE;
     for (stmt_id s = ir_s(k, k->root)->first; s && out->parallel; s = ir_s(k, s)->next) {
         double most;
-        stmt_work(c, s, &most);
-        rides[s] = any && !is_par(k, s) && most <= RIDE;
+        if (any && !emit_is_par(k, s)) {
+            stmt_work(c, s, &most);
+            in_first[s] = most <= LITTLE_WORK;
+        }
         out->items = sym_add(k->syms, out->items, emit_root_items(k, out, s));
     }
 }
 
 sym emit_root_items(const kernel *k, const emit_launch *l, stmt_id root) {
-    return is_par(k, root) ? ir_s(k, root)->l.extent : l->rides[root] ? SYM_ZERO : SYM_ONE;
+    return emit_is_par(k, root) ? ir_s(k, root)->l.extent : l->in_first[root] ? SYM_ZERO : SYM_ONE;
 }
 
 void emit_launch_of(kernel *k, arena *a, emit_launch *out) {

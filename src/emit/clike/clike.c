@@ -415,9 +415,9 @@ static void write_root(clike *c, stmt_id root, sym offset, sym trips) {
     str_add(c->out, "    }\n");
 }
 
-static void write_riding_root(clike *c, stmt_id root) {
+void clike_in_first_item(clike *c, stmt_id root, const char *item) {
     clike_line(c);
-    str_add(c->out, "if (begin == 0) {\n");
+    str_addf(c->out, "if (%s == 0) {\n", item);
     c->indent++;
     clike_loop(c, root);
     clike_close_block(c);
@@ -444,8 +444,8 @@ static void write_kernel(clike *c) {
     for (stmt_id i = ir_s(c->k, c->k->root)->first; i && c->launch.parallel;
          i = ir_s(c->k, i)->next) {
         sym items = emit_root_items(c->k, &c->launch, i);
-        if (c->launch.rides[i])
-            write_riding_root(c, i);
+        if (c->launch.in_first[i])
+            clike_in_first_item(c, i, "begin");
         else
             write_root(c, i, offset, items);
         offset = sym_add(c->syms, offset, items);

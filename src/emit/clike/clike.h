@@ -62,6 +62,8 @@ void clike_line(clike *c); /* indentation */
 void clike_close_block(clike *c);
 void clike_block(clike *c, stmt_id parent); /* the statements in a loop's body */
 void clike_loop(clike *c, stmt_id loop);
+/* A root that runs in the first item: `item` names it, or the first of those that are to run. */
+void clike_in_first_item(clike *c, stmt_id root, const char *item);
 
 /* ---- workgroup.c: what only dialects with groups have ---------------------------------------- */
 

@@ -161,10 +161,6 @@ static void declare_locals(clike *c) {
     }
 }
 
-static bool is_par(const clike *c, stmt_id s) {
-    return ir_s(c->k, s)->kind == STMT_LOOP && ir_s(c->k, s)->loop == LOOP_PAR;
-}
-
 /* One root's items are those from `offset` to `past`. There are as many groups as items, so what
  * holds for all that are left is not asked: barriers that stand under no condition are easier for
  * compilers. Under one PoCL 3.1 takes the first member's way apart from the others', and then gave
@@ -183,7 +179,7 @@ static void write_items(clike *c, stmt_id root, sym offset, sym past) {
     }
     str_add(c->out, first && last ? "{\n" : ") {\n");
     c->indent++;
-    if (is_par(c, root)) {
+    if (emit_is_par(c->k, root)) {
         clike_line(c);
         str_addf(c->out, "const int64_t %s_ = item - (",
                  sym_name(c->syms, ir_s(c->k, root)->l.var));
@@ -196,20 +192,12 @@ static void write_items(clike *c, stmt_id root, sym offset, sym past) {
     clike_close_block(c);
 }
 
-static void write_riding_root(clike *c, stmt_id root) {
-    clike_line(c);
-    str_add(c->out, "if (item == 0) {\n");
-    c->indent++;
-    clike_loop(c, root);
-    clike_close_block(c);
-}
-
 static void write_roots(clike *c) {
     sym offset = SYM_ZERO;
     for (stmt_id i = ir_s(c->k, c->k->root)->first; i; i = ir_s(c->k, i)->next) {
         sym past = sym_add(c->syms, offset, emit_root_items(c->k, &c->launch, i));
-        if (c->launch.rides[i])
-            write_riding_root(c, i);
+        if (c->launch.in_first[i])
+            clike_in_first_item(c, i, "item");
         else
             write_items(c, i, offset, past);
         offset = past;

@@ -231,14 +231,14 @@ static void write_root(llvm *s, stmt_id root, sym offset, sym trips, val begin, 
     val to = llvm_select(s, llvm_compare(s, LL_SLT, end, past), end, past);
     llvm_guard g;
     llvm_open_guard(s, llvm_compare(s, LL_SLT, from, to), &g);
-    if (ir_s(s->k, root)->kind == STMT_LOOP && ir_s(s->k, root)->loop == LOOP_PAR)
+    if (emit_is_par(s->k, root))
         write_trips(s, root, from, to, first);
     else
         write_loop(s, root);
     llvm_close_guard(s, &g);
 }
 
-static void write_riding_root(llvm *s, stmt_id root, val begin) {
+static void write_in_first_item(llvm *s, stmt_id root, val begin) {
     llvm_guard g;
     llvm_open_guard(s, llvm_compare(s, LL_EQ, begin, llvm_sym(s, SYM_ZERO)), &g);
     write_loop(s, root);
@@ -261,8 +261,8 @@ static void write_kernel(llvm *s, const char *name) {
         sym offset = SYM_ZERO;
         for (stmt_id i = first; i; i = ir_s(s->k, i)->next) {
             sym items = emit_root_items(s->k, &s->launch, i);
-            if (s->launch.rides[i])
-                write_riding_root(s, i, begin);
+            if (s->launch.in_first[i])
+                write_in_first_item(s, i, begin);
             else
                 write_root(s, i, offset, items, begin, end);
             offset = sym_add(s->syms, offset, items);
