@@ -259,7 +259,18 @@ bool fast_add(PyObject *module);
 int tensor_get_buffer(PyObject *self, Py_buffer *view, int flags);
 void tensor_release_buffer(PyObject *self, Py_buffer *view);
 qn_tensor *tensor_of_dlpack(qn_ctx *qn, PyObject *o, bool copy); /* NULL with an exception */
+struct dl_versioned *dlpack_give(PyObject *self, bool copy);     /* the same */
+/* Takes m over in any case; NULL with an exception. */
+qn_tensor *dlpack_take(qn_ctx *qn, struct dl_versioned *m, bool copy);
 bool exchange_add(PyObject *module);
+
+/* ---- table.c --------------------------------------------------------------------------------- */
+
+/* By the C table of o's type; NULL without an exception where that is not to be had. */
+struct dl_versioned *table_take(PyObject *o);
+/* PyTorch's __dlpack__, too, gives the memory of a negated view as it is: true, an exception. */
+bool table_refuses(PyObject *o);
+bool table_add(void);
 
 /* ---- layers.c -------------------------------------------------------------------------------- */
 

@@ -48,4 +48,21 @@ typedef struct dl_versioned { /* capsule "dltensor_versioned" */
     dl_tensor tensor;
 } dl_versioned;
 
+/* What a library's type of arrays carries as __dlpack_c_exchange_api__, a capsule
+ * "dlpack_exchange_api": the same without a call of Python's. Functions of objects are called with
+ * the interpreter's lock and give 0, or -1 with an exception. */
+typedef struct dl_table {
+    struct {
+        uint32_t major, minor;
+    } version;
+    const struct dl_table *previous; /* of an older major version; NULL: none */
+    /* New memory of prototype's dtype, shape and device; refuse() is told the exception's kind. */
+    int (*allocate)(dl_tensor *prototype, dl_versioned **made, void *context,
+                    void (*refuse)(void *context, const char *kind, const char *message));
+    int (*from_object)(void *object, dl_versioned **given);
+    int (*to_object)(dl_versioned *taken, void **object);
+    int (*lend)(void *object, dl_tensor *lent); /* as long as control stays; NULL: it cannot */
+    int (*stream)(int32_t device, int32_t number, void **stream);
+} dl_table;
+
 #endif

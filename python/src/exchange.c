@@ -142,7 +142,7 @@ static void drop_capsule(PyObject *capsule) {
     }
 }
 
-static bool dl_dtype(qn_dtype d, dl_tensor *t) {
+static void dl_dtype(qn_dtype d, dl_tensor *t) {
     const char *name = qn_dtype_name(d);
     t->dtype.bits = (uint8_t)(8 * qn_dtype_size(d));
     t->dtype.lanes = 1;
@@ -154,17 +154,26 @@ static bool dl_dtype(qn_dtype d, dl_tensor *t) {
                     : *name == 'u'    ? DL_UINT
                     : *name == 'c'    ? DL_COMPLEX
                                       : DL_FLOAT;
-    return true;
+}
+
+/* Dtypes + 1 by DLPack's code and bytes; 0: none. */
+enum { DL_CODES = 16, DL_BYTES = 17 };
+static uint8_t dtype_of_code[DL_CODES][DL_BYTES];
+
+static void fill_dtypes(void) {
+    dl_tensor one;
+    for (int d = MOST_DTYPES; d-- > 0;)
+        if (core.dtype[d]) {
+            dl_dtype((qn_dtype)d, &one);
+            dtype_of_code[one.dtype.code][one.dtype.bits / 8] = (uint8_t)(d + 1);
+        }
 }
 
 static int dtype_of_dl(const dl_tensor *t) {
-    dl_tensor one = {0};
-    if (t->dtype.lanes != 1) return -1;
-    for (int d = 0; d < MOST_DTYPES; d++)
-        if (core.dtype[d] && dl_dtype((qn_dtype)d, &one) && one.dtype.code == t->dtype.code &&
-            one.dtype.bits == t->dtype.bits)
-            return d;
-    return -1;
+    unsigned bytes = t->dtype.bits / 8u;
+    if (t->dtype.lanes != 1 || t->dtype.bits % 8 || t->dtype.code >= DL_CODES || bytes >= DL_BYTES)
+        return -1;
+    return dtype_of_code[t->dtype.code][bytes] - 1;
 }
 
 static void fill_tensor(given *g, dl_tensor *t, qn_tensor *x, const void *data) {
@@ -194,6 +203,32 @@ static bool is_host(PyObject *device) {
     return false;
 }
 
+/* The value with its description; NULL with an exception. */
+static given *given_value(PyObject *self, bool copy, bool versioned) {
+    given *g = PyMem_Calloc(1, sizeof *g);
+    const void *data = g ? held_value(self, copy, &g->held) : NULL;
+    if (!data) {
+        PyMem_Free(g);
+        return NULL;
+    }
+    g->epoch = core.epoch / EPOCH_FORK;
+    fill_tensor(g, versioned ? &g->as.versioned.tensor : &g->as.plain.tensor, handle_of(self),
+                data);
+    return g;
+}
+
+dl_versioned *dlpack_give(PyObject *self, bool copy) {
+    given *g = given_value(self, copy, true);
+    if (!g) return NULL;
+    dl_versioned *v = &g->as.versioned;
+    v->version.major = 1;
+    v->version.minor = 0;
+    v->context = g;
+    v->deleter = delete_versioned;
+    v->flags = copy ? DL_IS_COPIED : DL_READ_ONLY;
+    return v;
+}
+
 static PyObject *give(PyObject *self, PyObject *args, PyObject *keywords) {
     static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
     PyObject *stream = Py_None, *version = Py_None, *device = Py_None, *copy = Py_None;
@@ -211,26 +246,15 @@ static PyObject *give(PyObject *self, PyObject *args, PyObject *keywords) {
     /* Before version 1 nothing says that memory is not to be written: it is given as it is only
      * where a copy was forbidden. */
     bool copied = wanted == 1 || (wanted < 0 && major < 1);
-    given *g = PyMem_Calloc(1, sizeof *g);
-    const void *data = g ? held_value(self, copied, &g->held) : NULL;
-    if (!data) {
-        PyMem_Free(g);
-        return NULL;
+    if (major >= 1) {
+        dl_versioned *v = dlpack_give(self, copied);
+        return v ? PyCapsule_New(v, "dltensor_versioned", drop_capsule) : NULL;
     }
-    g->epoch = core.epoch / EPOCH_FORK;
-    dl_tensor *t = major < 1 ? &g->as.plain.tensor : &g->as.versioned.tensor;
-    fill_tensor(g, t, handle_of(self), data);
-    if (major < 1) {
-        g->as.plain.context = g;
-        g->as.plain.deleter = delete_plain;
-        return PyCapsule_New(&g->as.plain, "dltensor", drop_capsule);
-    }
-    g->as.versioned.version.major = 1;
-    g->as.versioned.version.minor = 0;
-    g->as.versioned.context = g;
-    g->as.versioned.deleter = delete_versioned;
-    g->as.versioned.flags = copied ? DL_IS_COPIED : DL_READ_ONLY;
-    return PyCapsule_New(&g->as.versioned, "dltensor_versioned", drop_capsule);
+    given *g = given_value(self, copied, false);
+    if (!g) return NULL;
+    g->as.plain.context = g;
+    g->as.plain.deleter = delete_plain;
+    return PyCapsule_New(&g->as.plain, "dltensor", drop_capsule);
 }
 
 static PyObject *give_device(PyObject *self, PyObject *none) {
@@ -240,18 +264,22 @@ static PyObject *give_device(PyObject *self, PyObject *none) {
 
 /* ---- DLPack: taking -------------------------------------------------------------------------- */
 
+/* Who computes has let the interpreter's lock go; else who is here has it, and asking takes as long
+ * as the deleter does. */
 static void give_back_plain(void *owner) {
-    PyGILState_STATE s = PyGILState_Ensure();
+    bool busy = core.busy;
+    PyGILState_STATE s = busy ? PyGILState_Ensure() : PyGILState_LOCKED;
     dl_managed *m = owner;
     if (m->deleter) m->deleter(m);
-    PyGILState_Release(s);
+    if (busy) PyGILState_Release(s);
 }
 
 static void give_back_versioned(void *owner) {
-    PyGILState_STATE s = PyGILState_Ensure();
+    bool busy = core.busy;
+    PyGILState_STATE s = busy ? PyGILState_Ensure() : PyGILState_LOCKED;
     dl_versioned *m = owner;
     if (m->deleter) m->deleter(m);
-    PyGILState_Release(s);
+    if (busy) PyGILState_Release(s);
 }
 
 static bool is_row_major(const dl_tensor *t) {
@@ -287,6 +315,7 @@ static qn_tensor *copy_of(qn_ctx *qn, qn_dtype d, const dl_tensor *t, const char
 }
 
 static bool can_take(const dl_tensor *t) {
+    int d = dtype_of_dl(t);
     if (t->device.type != DL_CPU && t->device.type != DL_CUDA_HOST)
         PyErr_Format(PyExc_BufferError,
                      "memory of device (%d, %d) cannot be read: bring it to the processor",
@@ -294,10 +323,12 @@ static bool can_take(const dl_tensor *t) {
     else if (t->ndim > QN_MAX_RANK)
         PyErr_Format(PyExc_ValueError, "a tensor has at most %d axes, not %d", QN_MAX_RANK,
                      t->ndim);
-    else if (dtype_of_dl(t) < 0)
+    else if (d < 0)
         PyErr_Format(PyExc_TypeError, "DLPack's type %d of %d bits has no dtype here",
                      t->dtype.code, t->dtype.bits);
-    return !PyErr_Occurred();
+    else
+        return true;
+    return false;
 }
 
 /* Takes the capsule's tensor; `*lent` where it lies in the other's memory, which is given back
@@ -305,6 +336,7 @@ static bool can_take(const dl_tensor *t) {
 static qn_tensor *take(qn_ctx *qn, const dl_tensor *t, const qn_lender *lender, bool copy,
                        bool *lent) {
     if (!can_take(t)) return NULL;
+    core_enter();
     const char *data = t->data ? (const char *)t->data + t->byte_offset : NULL;
     qn_dtype d = (qn_dtype)dtype_of_dl(t);
     int64_t n = 1;
@@ -324,27 +356,46 @@ static qn_tensor *take(qn_ctx *qn, const dl_tensor *t, const qn_lender *lender, 
     return z;
 }
 
+/* Memory that is not kept goes back, with an exception where nothing was made of it. */
+static qn_tensor *taken(qn_ctx *qn, qn_tensor *made, bool lent, void (*give_back)(void *),
+                        void *owner) {
+    if (!made) raise_of(qn);
+    if (lent) return made;
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    give_back(owner);
+    PyErr_Restore(type, value, trace);
+    return made;
+}
+
+qn_tensor *dlpack_take(qn_ctx *qn, dl_versioned *m, bool copy) {
+    bool lent = false;
+    qn_tensor *made = NULL;
+    if (m->version.major != 1)
+        PyErr_SetString(PyExc_BufferError, "DLPack of another major version than 1");
+    else
+        made = take(qn, &m->tensor, &QN_LENDER(.give_back = give_back_versioned, .owner = m), copy,
+                    &lent);
+    return taken(qn, made, lent, give_back_versioned, m);
+}
+
+static qn_tensor *take_plain(qn_ctx *qn, dl_managed *m, bool copy) {
+    bool lent = false;
+    qn_tensor *made =
+        take(qn, &m->tensor, &QN_LENDER(.give_back = give_back_plain, .owner = m), copy, &lent);
+    return taken(qn, made, lent, give_back_plain, m);
+}
+
 static qn_tensor *take_capsule(qn_ctx *qn, PyObject *capsule, bool copy) {
-    bool versioned = PyCapsule_IsValid(capsule, "dltensor_versioned"), lent = false;
+    bool versioned = PyCapsule_IsValid(capsule, "dltensor_versioned");
     if (!versioned && !PyCapsule_IsValid(capsule, "dltensor")) {
         PyErr_SetString(PyExc_TypeError,
                         "__dlpack__ gave no capsule of DLPack, or one that was taken before");
         return NULL;
     }
     void *m = PyCapsule_GetPointer(capsule, versioned ? "dltensor_versioned" : "dltensor");
-    qn_tensor *made = NULL;
-    if (versioned && ((dl_versioned *)m)->version.major != 1)
-        PyErr_SetString(PyExc_BufferError, "DLPack of another major version than 1");
-    else
-        made = take(
-            qn, versioned ? &((dl_versioned *)m)->tensor : &((dl_managed *)m)->tensor,
-            &QN_LENDER(.give_back = versioned ? give_back_versioned : give_back_plain, .owner = m),
-            copy, &lent);
-    if (!made) raise_of(qn);
-    if (!made && !lent) return NULL;
     PyCapsule_SetName(capsule, versioned ? "used_dltensor_versioned" : "used_dltensor");
-    if (!lent) versioned ? give_back_versioned(m) : give_back_plain(m);
-    return made;
+    return versioned ? dlpack_take(qn, m, copy) : take_plain(qn, m, copy);
 }
 
 /* The capsule of an object, of version 1 where it knows of such. */
@@ -364,31 +415,44 @@ static PyObject *capsule_of(PyObject *o) {
 }
 
 qn_tensor *tensor_of_dlpack(qn_ctx *qn, PyObject *o, bool copy) {
-    PyObject *capsule = capsule_of(o);
+    dl_versioned *m = table_take(o);
+    if (m) return dlpack_take(qn, m, copy);
+    PyObject *capsule = table_refuses(o) ? NULL : capsule_of(o);
     qn_tensor *t = capsule ? take_capsule(qn, capsule, copy) : NULL;
     Py_XDECREF(capsule);
     return t;
 }
 
-static PyObject *from_dlpack(PyObject *self, PyObject *args, PyObject *keywords) {
-    (void)self;
-    static char *names[] = {"x", "device", "copy", NULL};
-    PyObject *o, *device = Py_None, *copy = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|$OO:from_dlpack", names, &o, &device,
-                                     &copy))
-        return NULL;
+static PyObject *from_dlpack_with(PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    PyObject *device = Py_None, *copy = Py_None;
+    for (Py_ssize_t i = 0; names && i < PyTuple_Size(names); i++) {
+        PyObject *name = PyTuple_GetItem(names, i);
+        bool of_device = !PyUnicode_CompareWithASCIIString(name, "device");
+        if (!of_device && PyUnicode_CompareWithASCIIString(name, "copy")) {
+            PyErr_Format(PyExc_TypeError, "from_dlpack() has no argument '%U'", name);
+            return NULL;
+        }
+        *(of_device ? &device : &copy) = args[n + i];
+    }
     qn_ctx *qn = core_ctx_of(device);
     int copied = copy == Py_None ? 0 : PyObject_IsTrue(copy);
     if (!qn || copied < 0) return NULL;
-    qn_tensor *t = tensor_of_dlpack(qn, o, copied);
+    qn_tensor *t = tensor_of_dlpack(qn, args[0], copied);
     PyObject *made = t ? tensor_wrap(t) : NULL;
     if (made) ((tensor_object *)made)->flags |= LEAF;
     return made;
 }
 
+static PyObject *from_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    (void)self;
+    if (n == 1) return from_dlpack_with(args, n, names);
+    PyErr_Format(PyExc_TypeError, "from_dlpack() takes one array by position, not %zd", n);
+    return NULL;
+}
+
 bool exchange_add(PyObject *module) {
     static PyMethodDef functions[] = {{"from_dlpack", (PyCFunction)(void (*)(void))from_dlpack,
-                                       METH_VARARGS | METH_KEYWORDS,
+                                       METH_FASTCALL | METH_KEYWORDS,
                                        "from_dlpack(x, *, device=None, copy=None)\n--\n\nAn array "
                                        "of another library as a tensor over its memory, which "
                                        "must not change as long as the tensor is used; copied if "
@@ -405,5 +469,6 @@ bool exchange_add(PyObject *module) {
                                     {0}};
     for (PyMethodDef *m = methods; m->ml_name; m++)
         if (!tensor_add_method(m)) return false;
-    return !PyModule_AddFunctions(module, functions);
+    fill_dtypes();
+    return table_add() && !PyModule_AddFunctions(module, functions);
 }
