@@ -372,13 +372,8 @@ def summed(name, x, axis, dtype, keepdims):
         dtype = {"b": int64, "i": int64, "u": uint64}.get(x.dtype.kind, x.dtype)
     if x.dtype == bool:
         x = x.cast(dtype)
-    if name == "prod" and dtype.kind == "c":  # multiplied in the dtype it has then, an axis at a time
-        x = x.cast(dtype)
-        if not isinstance(axis, tuple):
-            return x.prod(axis, keepdims)
-        for a in axis:
-            x = x.prod(a, True)
-        return x if keepdims or not axis else x.squeeze(axis)
+    if name == "prod" and dtype.kind == "c":  # multiplied in the dtype it has then
+        return x.cast(dtype).prod(axis, keepdims)
     return getattr(x, name)(axis, keepdims, dtype=dtype)
 
 

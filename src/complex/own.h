@@ -80,6 +80,7 @@ OWN(allclose)
 
 /* reductions: reduce.c */
 OWN(prod)
+OWN(prod_axes)
 OWN(cumprod)
 OWN(any)
 OWN(any_axes)

@@ -116,10 +116,9 @@ static parts ones(parts like) {
     return (parts){qn_ones_like(like.re), qn_zeros_like(like.im)};
 }
 
-/* The axis as a number from 0 on, of a size that is known. */
-static bool sized_axis(parts z, int axis, int *out, int64_t *n) {
-    if (!func_axis(z.re, axis, out)) return false;
-    *n = qn_dim(z.re, *out);
+/* The size of an axis, which must be known. */
+static bool size_known(parts z, int axis, int64_t *n) {
+    *n = qn_dim(z.re, axis);
     if (*n >= 0) return true;
     fail(tensor_ctx(z.re), QN_ESHAPE, "%s: an axis of a size that varies",
          graph_name(tensor_ctx(z.re), "prod"));
@@ -135,32 +134,37 @@ static parts product(parts z, int axis, int64_t n) {
     return z;
 }
 
-qn_tensor *complex_prod(qn_tensor *x, int axis, bool keepdims) {
-    func_frame f = begin("prod", x);
+/* One axis after the other, the last first: those before it keep their numbers. */
+static qn_tensor *product_over(const char *name, const qn_tensor *x, func_axes at, bool keepdims) {
+    func_frame f = begin(name, x);
     parts z = complex_parts(x);
-    int64_t n, flat = QN_DIM_ERROR;
-    int rank = func_rank(z.re);
-    if (axis == QN_ALL && z.re && z.im) {
-        flat = qn_numel(z.re);
-        z = (parts){qn_reshape(z.re, 1, &flat), qn_reshape(z.im, 1, &flat)};
-        axis = 0;
+    uint32_t mask;
+    int64_t n;
+    if (!z.re || !z.im || !func_mask_at(z.re, at, &mask)) return func_end(f, NULL);
+    for (int axis = QN_MAX_RANK; axis-- > 0;) {
+        if (!(mask >> axis & 1)) continue;
+        if (!size_known(z, axis, &n)) return func_end(f, NULL);
+        z = product(z, axis, n);
+        if (!keepdims) z = (parts){qn_squeeze(z.re, axis), qn_squeeze(z.im, axis)};
+        if (!z.re || !z.im) return func_end(f, NULL);
     }
-    if (!z.re || !z.im || !sized_axis(z, axis, &axis, &n)) return func_end(f, NULL);
-    z = product(z, axis, n);
-    int64_t one[QN_MAX_RANK];
-    for (int i = 0; i < QN_MAX_RANK; i++) one[i] = 1;
-    if (flat != QN_DIM_ERROR)
-        return complex_end(f, (parts){qn_reshape(z.re, keepdims ? rank : 0, one),
-                                      qn_reshape(z.im, keepdims ? rank : 0, one)});
-    if (!keepdims) z = (parts){qn_squeeze(z.re, axis), qn_squeeze(z.im, axis)};
     return complex_end(f, z);
+}
+
+qn_tensor *complex_prod(qn_tensor *x, int axis, bool keepdims) {
+    return product_over("prod", x, ONE_AXIS(axis), keepdims);
+}
+
+qn_tensor *complex_prod_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
+    return product_over("prod_axes", x, LISTED_AXES(n, axes), keepdims);
 }
 
 qn_tensor *complex_cumprod(qn_tensor *x, int axis) {
     func_frame f = begin("cumprod", x);
     parts z = complex_parts(x);
     int64_t n;
-    if (!z.re || !z.im || !sized_axis(z, axis, &axis, &n)) return func_end(f, NULL);
+    if (!z.re || !z.im || !func_axis(z.re, axis, &axis) || !size_known(z, axis, &n))
+        return func_end(f, NULL);
     for (int64_t by = 1; by < n && z.re; by *= 2)
         z = join(slice(z, axis, 0, by),
                  complex_times(slice(z, axis, 0, n - by), slice(z, axis, by, n - by)), axis);

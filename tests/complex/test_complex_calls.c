@@ -284,6 +284,31 @@ static void reductions_are_loops(void) {
     close_to(qn_prod(qn_zeros(qn, QN_C128, 1, &none), 0, false), &one, 1, 0, "prod of nothing");
 }
 
+static void products_are_over_several_axes(void) {
+    enum { A = 3, B = 5, C = 2, N = A * B * C };
+    number x[N];
+    wide of[B] = {1, 1, 1, 1, 1};
+    fill(x, N, 21, 1.25);
+    for (int i = 0; i < N; i++) of[i / C % B] *= (wide)x[i];
+    double size = 0;
+    for (int b = 0; b < B; b++) size = fmax(size, 40 * (double)cabsl(of[b]));
+    qn_tensor *z = qn_reshape(vector(QN_C128, N, x), 3, (int64_t[]){A, B, C});
+    close_to(qn_prod_axes(z, 2, (int[]){-1, 0}, false), of, B, size, "prod of two axes");
+    qn_tensor *kept = qn_prod_axes(z, 2, (int[]){0, 2}, true);
+    CHECK_INT(qn_rank(kept), 3);
+    CHECK_INT(qn_dim(kept, 0), 1);
+    CHECK_INT(qn_dim(kept, 1), B);
+    CHECK_INT(qn_dim(kept, 2), 1);
+    close_to(kept, of, B, size, "prod of two axes, kept");
+    wide as_it_is[N];
+    for (int i = 0; i < N; i++) as_it_is[i] = (wide)x[i];
+    close_to(qn_prod_axes(z, 0, NULL, false), as_it_is, N, 0, "prod of no axes");
+    CHECK(!qn_prod_axes(z, 2, (int[]){0, -3}, false)); /* one axis twice */
+    qn_clear_error(qn);
+    CHECK(!qn_prod_axes(z, 1, (int[]){3}, false));
+    qn_clear_error(qn);
+}
+
 static void transforms_take_complex_numbers(void) {
     enum { N = 12 };
     number x[N];
@@ -678,6 +703,7 @@ int main(int argc, char **argv) {
         RUN(numbers_are_put_at_places);
         RUN(numbers_are_selected_by_a_mask);
         RUN(reductions_are_loops);
+        RUN(products_are_over_several_axes);
         RUN(transforms_take_complex_numbers);
         RUN(systems_are_solved);
         RUN(hermitian_matrices_have_cholesky_factors);
