@@ -74,9 +74,11 @@ def page(header, title, text, version):
     stem = header[:-2] if whole else "quern_" + re.sub(r"\W+", "_", title.lower())
     names = functions(text)
     about = f"the header {header}" if whole else title
-    lines = [f'.TH {stem.upper()} 3 "" "Quern {version}" "Library Functions"', ".SH NAME",
+    include = "quern.h" if header.startswith("quern_ops") else header  # which includes them all
+    # The heading, on both sides of a line, is the header's name: a section's would leave no room.
+    lines = [f'.TH {header[:-2].upper()} 3 "" "Quern {version}" "Library Functions"', ".SH NAME",
              ", ".join([stem] + names) + " \\- " + escaped(about), ".SH SYNOPSIS", ".nf",
-             f"#include <{header.replace('_ops', '')}>", ".fi", ".SH DESCRIPTION"]
+             f"#include <{include}>", ".fi", ".SH DESCRIPTION"]
     for k, part in enumerate(PART.split(text)):
         lines += prose(part) if k % 2 else declarations(part)
     return stem, names, lines + [".SH SEE ALSO", ".BR quern (1),", ".BR quern (3)"]
