@@ -49,6 +49,16 @@ check set_comes_behind_the_file status_is 0 mlp --steps 1 --set hidden=16 --set=
 check and_each_counts sh -c "$quern info $out | grep -q '\\[16, 16\\] 3.weight'"
 check one_step_without_json status_is 0 sh -c "$quern train mlp $digits --config $config --out $out --steps 3"
 check says_what_it_made grep -q 'saved as' "$scratch/stdout"
+check time_ends_it status_is 0 mlp --steps 100000000 --seconds 0.5
+check after_some_steps sh -c "[ \$(grep -c '\"step\"' $scratch/stdout) -gt 1 ]"
+defaults() { # of the options that the man page names: as --help has them
+    "$quern" train mlp --help >"$scratch/stdout"
+    for default in "steps 1000" "batch 32" "lr 0.001" "weight-decay 0.01"; do
+        grep -q -- "^  --${default% *} .*(${default#* })\$" "$scratch/stdout" || { echo "$default"; return 1; }
+        sed 's/\\-/-/g' docs/quern.1 | grep -A 1 "^\.B --${default% *}\$" | grep -qE "^${default#* }[ ,.]" || return 1
+    done
+}
+check man_page_has_its_defaults defaults
 
 mlp --steps 8 2>/dev/null >"$scratch/a"
 mlp --steps 8 2>/dev/null >"$scratch/b"

@@ -3,8 +3,8 @@
  * A safetensors file, written beside its place and renamed: parameters and buffers by their names;
  * "optimizer.K." and the state of turn K's optimizer; "key", by which layers draw; "losses" of the
  * steps so far. In the metadata "quern.model" is the model's name, "quern.config" its config,
- * "quern.training" the options that decide the numbers, "quern.progress" the steps and the place in
- * the data. A model that is done has the first two of each.
+ * "quern.training" the options that decide the numbers, "quern.progress" the steps, the seconds and
+ * the place in the data. A model that is done has the first two of each.
  *
  * Going on asks for the same model, config and options, and reads all before it changes any. */
 #include "base/base.h"
@@ -39,8 +39,9 @@ static void write_training(str *s, const training *t) {
 static void write_progress(str *s, const training *t) {
     qn_loader_state at = QN_LOADER_STATE();
     if (t->loader && qn_loader_get_state(t->loader, &at, sizeof at)) heap_unwind(&t->qn->heap);
-    str_addf(s, "{\"steps\":%lld,\"epoch\":%lld,\"batch\":%lld,\"batches\":%lld}",
-             (long long)t->steps, (long long)at.epoch, (long long)at.batch, (long long)at.batches);
+    str_addf(s, "{\"steps\":%lld,\"epoch\":%lld,\"batch\":%lld,\"batches\":%lld,\"seconds\":%.3f}",
+             (long long)t->steps, (long long)at.epoch, (long long)at.batch, (long long)at.batches,
+             cli_seconds() - t->begun);
 }
 
 static void texts_open(texts *x, qn_ctx *qn) {
@@ -144,6 +145,7 @@ typedef struct resuming {
     texts x; /* what this training's would be */
     qn_loader_state at;
     int64_t steps;
+    double seconds;
 } resuming;
 
 QN_NORETURN static void does_not_fit(const resuming *r, const char *what, const char *is,
@@ -176,12 +178,14 @@ static void read_progress(resuming *r) {
     json_fault fault;
     const char *text = qn_file_text(r->file, key);
     const json *v = text ? json_parse(&r->x.a, text, strlen(text), &fault) : NULL;
+    const json *seconds = json_member(v, "seconds"); /* older files have none */
+    r->seconds = seconds && seconds->kind == JSON_NUMBER ? strtod(seconds->text, NULL) : 0;
     r->at = QN_LOADER_STATE(.seed = (uint64_t)r->t->o->seed);
     if (!v || !json_int(json_member(v, "steps"), &r->steps) ||
         !json_int(json_member(v, "epoch"), &r->at.epoch) ||
         !json_int(json_member(v, "batch"), &r->at.batch) ||
         !json_int(json_member(v, "batches"), &r->at.batches) || r->steps < 1 ||
-        r->steps > r->t->o->steps)
+        r->steps > r->t->o->steps || !(r->seconds >= 0 && r->seconds < 1e12))
         does_not_fit(r, key, text, "steps, epoch, batch and batches of this training");
 }
 
@@ -210,6 +214,7 @@ static void resume_work(void *arg) {
     }
     memcpy(t->loss, loss, (size_t)r->steps * sizeof *loss);
     t->steps = r->steps;
+    t->begun -= r->seconds;
 }
 
 int checkpoint_load(training *t, const char *path) {

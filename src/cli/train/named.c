@@ -1,9 +1,9 @@
 /* named.c - `quern train MODEL`: from a config and data to a saved model.
  *
  * Every step is the same graph, in a scope of its own: a batch, for each turn of the model a loss
- * and a step of its optimizer. The rate warms up and falls along a cosine of the steps. Ctrl-C, or
- * SIGTERM, ends the steps, not the command; now and then a checkpoint is written, from which
- * --resume goes on (checkpoint.c). */
+ * and a step of its optimizer. The rate warms up and falls along a cosine of the steps, or of the
+ * time given, whichever is further. Ctrl-C, or SIGTERM, ends the steps, not the command; now and
+ * then a checkpoint is written, from which --resume goes on (checkpoint.c). */
 #include "cli/train/named.h"
 #include "quern_view.h"
 
@@ -28,6 +28,7 @@ static const option rows[] = {
     {"scale", OPTION_NUMBER, AT(scale), 0, 1e9, "X", "data are times that (1, of bytes 1/255)"},
     {"out", OPTION_TEXT, AT(out), 0, 0, "FILE", "where the model goes (model.safetensors)"},
     {"steps", OPTION_WHOLE, AT(steps), 1, 1e9, "N", "end after N steps (1000)"},
+    {"seconds", OPTION_NUMBER, AT(seconds), 0, 1e9, "S", "end after S seconds; 0: never (0)"},
     {"batch", OPTION_WHOLE, AT(batch), 1, 1e6, "N", "samples a step (32)"},
     {"method", OPTION_TEXT, AT(method), 0, 0, "NAME", "sgd, adam, adamw or others (adamw)"},
     {"lr", OPTION_NUMBER, AT(rate), 0, 10, "X", "highest learning rate (0.001)"},
@@ -48,8 +49,8 @@ typedef struct trainer {
     training t;
     train_data data;
     char *checkpoint; /* its path; owned */
-    double begun, saved;
-    int64_t first; /* step that this process began at */
+    double begun, saved; /* when this process began its steps, and wrote the last checkpoint */
+    int64_t first;       /* step that it began at */
     progress progress;
 } trainer;
 
@@ -131,10 +132,20 @@ static void announce(const trainer *r) {
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
+static double elapsed(const training *t) {
+    return cli_seconds() - t->begun;
+}
+
+/* In steps, how far the training is: by steps or by time, whichever is further. */
+static double done_steps(const training *t) {
+    double done = (double)t->steps, all = (double)t->o->steps;
+    return t->o->seconds > 0 ? fmin(all, fmax(done, elapsed(t) / t->o->seconds * all)) : done;
+}
+
 static double rate_now(const training *t) {
     double warmup = (double)t->o->warmup, done = (double)t->steps;
     if (done < warmup) return t->o->rate * (done + 1) / (warmup + 1);
-    return qn_rate_cosine(t->o->rate, t->o->rate * 0.05, 0, (double)t->o->steps, done);
+    return qn_rate_cosine(t->o->rate, t->o->rate * 0.05, 0, (double)t->o->steps, done_steps(t));
 }
 
 /* A step of turn k; its loss is added. */
@@ -164,7 +175,7 @@ static bool step(trainer *r) {
 
 static void show_step(trainer *r, bool last) {
     training *t = &r->t;
-    double seconds = cli_seconds() - r->begun, part = (double)t->steps / (double)t->o->steps;
+    double seconds = elapsed(t), part = done_steps(t) / (double)t->o->steps;
     float loss = t->loss[t->steps - 1];
     if (t->o->json) {
         printf("{\"step\":%lld,\"loss\":%.9g,\"seconds\":%.3f}\n", (long long)t->steps,
@@ -173,10 +184,10 @@ static void show_step(trainer *r, bool last) {
         return;
     }
     char text[128], left[32];
-    double each = seconds / (double)(t->steps - r->first);
+    double each = (cli_seconds() - r->begun) / (double)(t->steps - r->first);
     snprintf(text, sizeof text, "step %lld/%lld  loss %.4g  %.3g ms a step  %s left",
              (long long)t->steps, (long long)t->o->steps, (double)loss, each * 1000,
-             terminal_duration(each * (double)(t->o->steps - t->steps), left));
+             terminal_duration(seconds * (1 - part) / part, left));
     progress_show(&r->progress, part, last, text);
 }
 
@@ -199,7 +210,7 @@ static int train(trainer *r) {
             return cli_failed("train",
                               "step %lld: the loss is no longer a number; try a lower --lr",
                               (long long)t->steps);
-        last = interrupted || t->steps == o->steps;
+        last = interrupted || t->steps == o->steps || (o->seconds > 0 && elapsed(t) >= o->seconds);
         show_step(r, last);
         if (o->checkpoint > 0 && !last && cli_seconds() - r->saved >= o->checkpoint)
             save_checkpoint(r);
@@ -245,7 +256,7 @@ static qn_code draw_loss(const training *t) {
 static int finish(trainer *r) {
     training *t = &r->t;
     const named_options *o = t->o;
-    double held_out, seconds = cli_seconds() - r->begun;
+    double held_out, seconds = elapsed(t);
     if (!judge(r, &held_out)) return cli_failed("train", "%s", data_error(&r->data));
     if (checkpoint_save(t, o->out, false) || draw_loss(t))
         return cli_failed("train", "%s", qn_error(t->qn));
@@ -298,7 +309,7 @@ static int run(trainer *r, const model_row *row, int argc, char **argv) {
     t->loader = r->data.loader[0];
     if (!open_optimizers(t)) return EXIT_FAILED;
     announce(r);
-    r->begun = r->saved = cli_seconds();
+    t->begun = r->begun = r->saved = cli_seconds();
     if (!resume(r)) return EXIT_FAILED;
     cli_on_interrupt(on_interrupt);
     int status = train(r);

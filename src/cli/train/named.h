@@ -18,7 +18,7 @@ typedef struct named_options {
     const char *config, *set, *init, *data, *labels, *tokenizer, *tokens, *method, *out, *device,
         *curve;
     int64_t steps, batch, window, seed, warmup;
-    double rate, weight_decay, clip, held_out, scale, checkpoint;
+    double seconds, rate, weight_decay, clip, held_out, scale, checkpoint;
     bool json, resume;
 } named_options;
 
@@ -63,7 +63,8 @@ typedef struct training {
     qn_loader *loader; /* NULL: every step has the same data */
     const named_options *o;
     int64_t steps;
-    float *loss; /* of every step; room for o->steps of them */
+    double begun; /* when the steps began, or would have without a break */
+    float *loss;  /* of every step; room for o->steps of them */
 } training;
 int turns_of(const net *n);
 /* The parameters and buffers, and with `whole` all else. A code with an error. */
