@@ -283,7 +283,12 @@ static inline void fuzz_options(const uint8_t *data, size_t size) {
     if (size && text[0] == 'Q' && argc >= 2) {
         fuzz_knob(qn, argv[0] + 1, argv[1]);
     } else {
-        int status = options_read(fuzz_rows, COUNT_OF(fuzz_rows), argc - 1, argv + 1, &v, &m);
+        const option_set set = {"fuzz", "", fuzz_rows, COUNT_OF(fuzz_rows)};
+        const char *file[3] = {NULL, NULL, NULL};
+        int status =
+            options_read(&set, (option_files){"IN [OUT]", file}, argc - 1, argv + 1, &v, &m);
+        if (file[2] || (file[1] && !file[0]) || (status == -1 && !file[0]))
+            FOUND("a file in a place that is not its own");
         if (status == EXIT_USAGE && (!m.what || !m.argument)) FOUND("a mistake without a name");
         if (v.whole < 0 || v.whole > 9000000000000000 || !(v.number >= 0 && v.number <= 10))
             FOUND("a number out of range");

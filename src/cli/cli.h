@@ -36,16 +36,27 @@ typedef struct option_set {
     int count;
 } option_set;
 
-/* What is wrong, and with which argument. */
+/* Arguments without names, which may stand before, between and behind options. */
+typedef struct option_files {
+    const char *words; /* "IN OUT"; in brackets one that may lack; NULL: none are taken */
+    const char **file; /* where they go, one for each word; that of one that lacks stays as it is */
+} option_files;
+
+/* What is wrong, and with which argument; `lacks`: the word of one that is not there. */
 typedef struct option_mistake {
     const char *what, *argument;
+    char lacks[16];
 } option_mistake;
-/* As options_parse below, without a word: -1, EXIT_DONE where help is wanted, or EXIT_USAGE with
- * the mistake. */
-int options_read(const option *rows, int count, int argc, char **argv, void *values,
+/* As options_parse_with below, without a word: -1, EXIT_DONE where help is wanted, or EXIT_USAGE
+ * with the mistake. */
+int options_read(const option_set *o, option_files files, int argc, char **argv, void *values,
                  option_mistake *mistake);
-/* Parse "--name value", "--name=value" and "--flag" into `values`. Returns -1 to go on, or the exit
- * status when there is nothing more to do (--help shown, or a mistake reported). */
+/* Parse "--name value", "--name=value" and "--flag" into `values`, and what `files` says. Returns
+ * -1 to go on, or the exit status when there is nothing more to do (--help shown, or a mistake
+ * reported). */
+int options_parse_with(const option_set *o, option_files files, int argc, char **argv,
+                       void *values);
+/* The same where nothing but options is taken. */
 int options_parse(const option_set *o, int argc, char **argv, void *values);
 
 /* ---- terminal.c ------------------------------------------------------------------------------ */
@@ -100,7 +111,7 @@ typedef struct text_options {
 } text_options;
 bool llm_is_model(const char *path); /* a GGUF file or a folder */
 int llm_generate_command(const text_options *o);
-/* options_parse, with the model in front of the options, too; without one it is a mistake. */
+/* options_parse, where the model may also be an argument without a name; none is a mistake. */
 int options_parse_model(const option_set *set, int argc, char **argv, void *values,
                         const char **path);
 

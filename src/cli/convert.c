@@ -11,23 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- arguments ------------------------------------------------------------------------------- */
-
-/* The files in front of the options: how many of `most` there are. */
-static int take_files(int argc, char **argv, int most, const char **file) {
-    int n = 0;
-    while (n < most && n < argc && argv[n][0] != '-') {
-        file[n] = argv[n];
-        n++;
-    }
-    return n;
-}
-
-static int lacking(const char *command, const char *what) {
-    fprintf(stderr, "quern %s: %s\ntry: quern %s --help\n", command, what, command);
-    return EXIT_USAGE;
-}
-
 /* ---- info ------------------------------------------------------------------------------------ */
 
 /* Bytes of the character at s, 0: it is no UTF-8. By its code point, so that no spelling of a
@@ -144,15 +127,13 @@ int command_info(int argc, char **argv) {
          "no line for each tensor"},
         {"no-metadata", OPTION_FLAG, offsetof(info_values, no_metadata), 0, 0, NULL, "no metadata"},
     };
-    const option_set set = {"info FILE",
+    const char *file = NULL;
+    const option_set set = {"info",
                             "List the tensors and metadata of a file: safetensors "
                             "(also an index of shards),\nGGUF, npy, npz, or pt.",
                             rows, 2};
-    const char *file;
-    int files = take_files(argc, argv, 1, &file);
-    int status = options_parse(&set, argc - files, argv + files, &o);
+    int status = options_parse_with(&set, (option_files){"FILE", &file}, argc, argv, &o);
     if (status >= 0) return status;
-    if (!files) return lacking("info", "which FILE?");
     qn_ctx *qn = cli_open("info", "null");
     if (!qn) return EXIT_FAILED;
     qn_archive *a = qn_archive_open(qn, file);
@@ -284,15 +265,13 @@ static int convert_all(conversion *c, const char *in, const char *out) {
 
 int command_convert(int argc, char **argv) {
     conversion c = {0};
-    const option_set set = {"convert IN OUT",
+    const char *file[2] = {NULL, NULL};
+    const option_set set = {"convert",
                             "Write the tensors and metadata of a file (see: quern info) as another "
                             "kind,\nby the end of OUT: .safetensors, .gguf, .npz or .npy.",
                             convert_rows, sizeof convert_rows / sizeof *convert_rows};
-    const char *file[2];
-    int files = take_files(argc, argv, 2, file);
-    int status = options_parse(&set, argc - files, argv + files, &c);
+    int status = options_parse_with(&set, (option_files){"IN OUT", file}, argc, argv, &c);
     if (status >= 0) return status;
-    if (files < 2) return lacking("convert", files ? "to which OUT?" : "which IN and OUT?");
     if (!read_names(&c, file[1])) return EXIT_USAGE;
     if (!cli_may_write("convert", file[1])) return EXIT_FAILED;
     c.qn = cli_open("convert", NULL);

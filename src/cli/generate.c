@@ -174,12 +174,7 @@ static int run(generator *g) {
 
 int options_parse_model(const option_set *set, int argc, char **argv, void *values,
                         const char **path) {
-    if (argc > 0 && argv[0][0] != '-') {
-        *path = argv[0];
-        argc--;
-        argv++;
-    }
-    int status = options_parse(set, argc, argv, values);
+    int status = options_parse_with(set, (option_files){"[MODEL]", path}, argc, argv, values);
     if (status >= 0 || *path) return status;
     fprintf(stderr, "quern %s: --model is needed\n", set->command);
     return EXIT_USAGE;

@@ -33,25 +33,20 @@ static int report(const replay *r, const char *path, double seconds) {
 
 int command_replay(int argc, char **argv) {
     settings s = {.tolerance = -1};
-    bool named = argc > 0 && argv[0][0] != '-';
-    const option_set set = {"replay",
-                            "Run a recording again, which QN_RECORD=FILE made: "
-                            "quern replay FILE [options]",
-                            rows, 2};
-    int status = options_parse(&set, argc - named, argv + named, &s);
+    const char *file = NULL;
+    const option_set set = {"replay", "Run a recording again, which QN_RECORD=FILE made.", rows, 2};
+    int status = options_parse_with(&set, (option_files){"FILE", &file}, argc, argv, &s);
     if (status >= 0) return status;
-    if (!named) return cli_failed("replay", "which recording? quern replay FILE"), EXIT_USAGE;
     size_t size;
-    char *text = cli_read_file(argv[0], &size);
-    if (!text) return cli_failed("replay", "%s: %s", argv[0], strerror(errno));
+    char *text = cli_read_file(file, &size);
+    if (!text) return cli_failed("replay", "%s: %s", file, strerror(errno));
     replay *r = malloc(sizeof *r);
     if (!r) return free(text), cli_failed("replay", "no memory");
     double begun = cli_seconds();
     replay_options options = {s.device, s.tolerance, NULL};
     bool whole = replay_text(r, text, size, &options);
-    status =
-        whole ? report(r, argv[0], cli_seconds() - begun)
-              : cli_failed("replay", "%s:%llu: %s", argv[0], (unsigned long long)r->line, r->why);
+    status = whole ? report(r, file, cli_seconds() - begun)
+                   : cli_failed("replay", "%s:%llu: %s", file, (unsigned long long)r->line, r->why);
     replay_close(r);
     free(r);
     free(text);

@@ -277,17 +277,8 @@ int command_run(int argc, char **argv) {
     static const option_set set = {"run",
                                    "Run a model in the ONNX format on tensors of .npy files.", rows,
                                    sizeof rows / sizeof rows[0]};
-    if (argc > 0 && argv[0][0] != '-') {
-        o.model = argv[0];
-        argc--;
-        argv++;
-    }
-    int status = options_parse(&set, argc, argv, &o);
+    int status = options_parse_model(&set, argc, argv, &o, &o.model);
     if (status >= 0) return status;
-    if (!o.model) {
-        cli_failed("run", "which model? --model FILE");
-        return EXIT_USAGE;
-    }
     qn_ctx *qn = cli_open_threads("run", o.device, (int)o.threads);
     if (!qn) return EXIT_FAILED;
     status = run_model(qn, &o);

@@ -347,15 +347,14 @@ static int view_file(const char *path, const view_options *o) {
 
 int command_view(int argc, char **argv) {
     view_options o = {.out = "view.html", .output = 1};
+    const char *file = NULL;
     static const option_set set = {
         "view",
-        "Show how a value of a recording (QN_RECORD=FILE), of a model in the ONNX format, or of a "
-        "model from quern train is computed, on a page: quern view FILE [options]",
+        "Show how a value of a recording (QN_RECORD=FILE), of a model in the ONNX format, or of a\n"
+        "model from quern train is computed, on a page.",
         rows, sizeof rows / sizeof rows[0]};
-    bool named = argc > 0 && argv[0][0] != '-';
-    int status = options_parse(&set, argc - named, argv + named, &o);
+    int status = options_parse_with(&set, (option_files){"FILE", &file}, argc, argv, &o);
     if (status >= 0) return status;
-    if (!named) return cli_failed("view", "which file? quern view FILE"), EXIT_USAGE;
     if (!cli_may_write("view", o.out)) return EXIT_FAILED;
-    return view_file(argv[0], &o);
+    return view_file(file, &o);
 }

@@ -37,6 +37,12 @@ check unknown_command status_is 2 "$quern" fly
 for command in train generate chat perplexity serve export tune wisdom view devices machine; do
     check "help_of_$command" status_is 0 "$quern" $command --help
 done
+usage() { # usage COMMAND WORDS: what it takes without a name
+    "$quern" "$1" --help | grep -qxF "usage: quern $1 $2 [options]"
+}
+for command in info replay view; do check "usage_of_$command" usage $command FILE; done
+for command in generate chat perplexity serve run; do check "usage_of_$command" usage $command '[MODEL]'; done
+check usage_of_convert usage convert 'IN OUT'
 check man_page_names_every_option sh -c "for c in train generate chat perplexity serve export tune wisdom view; do
     $quern \$c --help | sed -n 's/^  --\\([a-z-]*\\).*/\\1/p' | grep -v help | while read -r o; do
         sed 's/\\\\\\\\-/-/g; s/\\\\-/-/g' docs/quern.1 | grep -q -- \"--\$o\" || { echo \"--\$o\"; exit 1; }
@@ -55,6 +61,9 @@ check generates_again status_is 0 "$quern" generate --model "$model" --prompt "l
 check same_seed_same_text cmp "$scratch/stdout" "$scratch/first"
 check greedy status_is 0 "$quern" generate --model="$model" --temperature=0 --length=5
 check few status_is 0 "$quern" generate --model "$model" --top 2 --length 5
+check options_stand_before_a_model status_is 0 "$quern" generate --length 40 --seed 5 "$model" --prompt "line "
+check and_count_there cmp "$scratch/stdout" "$scratch/first"
+check one_model_is_taken status_is 2 "$quern" generate "$model" "$model"
 check exports status_is 0 "$quern" export --model "$model" --out "$scratch/gpt.c" --blob "$scratch/gpt.bin"
 check export_names_sizes grep -q "define GPT_ARENA_BYTES" "$scratch/gpt.h"
 check export_needs_a_model status_is 2 "$quern" export

@@ -17,6 +17,11 @@ check info status_is 0 "$quern" info "$model"
 check info_has_the_count prints 'tensors of safetensors'
 check summary status_is 0 "$quern" info "$model" --summary --no-metadata
 check summary_is_a_line sh -c "[ \$(wc -l <$scratch/stdout) = 1 ]"
+check options_stand_before_a_file status_is 0 "$quern" info --summary "$model" --no-metadata
+check and_count_there sh -c "[ \$(wc -l <$scratch/stdout) = 1 ]"
+check options_stand_between_files status_is 0 "$quern" convert --kind npz "$model" --dtype f16 "$scratch/f16"
+check and_all_count sh -c "'$quern' info '$scratch/f16' | grep -q '^[0-9]* tensors of npz' &&
+    '$quern' info '$scratch/f16' | grep -q ^f16"
 
 # There and back.
 check to_npz status_is 0 "$quern" convert "$model" "$scratch/a.npz"
@@ -58,7 +63,11 @@ check is_made_harmless prints "^k = a?b?1mc?1md???e??f$(printf '\303\251')??\$"
 
 # Mistakes.
 check no_file status_is 2 "$quern" info
+check no_file_is_said says 'info: FILE: is lacking'
 check one_file status_is 2 "$quern" convert "$model"
+check one_file_is_said says 'convert: OUT: is lacking'
+check three_files status_is 2 "$quern" convert "$model" "$scratch/x.npz" "$scratch/y.npz"
+check three_files_is_said says 'y.npz: nothing more is taken'
 check no_such_type status_is 2 "$quern" convert "$model" "$scratch/x.gguf" --quantize q4_k
 check types_are_listed says q5_1
 check no_such_dtype status_is 2 "$quern" convert "$model" "$scratch/x.gguf" --dtype i32

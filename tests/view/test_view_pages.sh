@@ -19,6 +19,8 @@ check records record mlp.rec "$1/examples/03_mlp"
 check views_a_recording status_is 0 "$quern" view "$scratch/mlp.rec" --out "$scratch/mlp.html"
 check shows_calls_graph_and_kernels has mlp.html "The program.s calls" "The graph" "The plan" "Loops as lowered" Sched
 check views_the_first_value_read status_is 0 "$quern" view "$scratch/mlp.rec" --read 1 --out "$scratch/first.html"
+check options_stand_before_the_file status_is 0 "$quern" view --read 1 --out "$scratch/before.html" "$scratch/mlp.rec"
+check_fails and_count cmp -s "$scratch/before.html" "$scratch/mlp.html"
 check refuses_a_value_that_is_not_read status_is 1 "$quern" view "$scratch/mlp.rec" --read 100000
 check records_assignments record grad.rec "$1/examples/02_grad"
 check views_what_is_no_assignment status_is 0 "$quern" view "$scratch/grad.rec" --out "$scratch/grad.html"

@@ -48,7 +48,7 @@ static const option rows[] = {
 typedef struct trainer {
     training t;
     train_data data;
-    char *checkpoint; /* its path; owned */
+    char *checkpoint;    /* its path; owned */
     double begun, saved; /* when this process began its steps, and wrote the last checkpoint */
     int64_t first;       /* step that it began at */
     progress progress;
