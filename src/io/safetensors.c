@@ -147,6 +147,38 @@ static void check_metadata(const file *f) {
             header_bad(f, v->at, NULL, "a value of __metadata__ is not a text");
 }
 
+/* What a file that begins so is; NULL: nothing that is known here. */
+static const char *looks_like(const char *head, size_t size) {
+    static const struct {
+        char magic[8], what[24];
+    } kinds[] = {
+        {"\x93NUMPY", "an npy file of NumPy"}, {"GGUF", "a GGUF file"}, {"\x80\2", "a pickle"}};
+    for (size_t i = 0; i < COUNT_OF(kinds); i++)
+        if (!memcmp(head, kinds[i].magic, strlen(kinds[i].magic))) return kinds[i].what;
+    if (!memcmp(head, "PK\3\4", 4)) /* the name of the first file in it follows */
+        return memmem(head, size, ".npy", 4)   ? "an npz file of NumPy"
+               : memmem(head, size, ".pkl", 4) ? "a file of PyTorch"
+                                               : "a zip file";
+    for (size_t i = 0; i < size; i++) { /* what UTF-8 has */
+        uint8_t c = (uint8_t)head[i];
+        if ((c < 32 && !(c >= '\t' && c <= '\r')) || c > 0xf4) return NULL;
+    }
+    return "text";
+}
+
+/* A header that is longer than its file is that of a file that was cut short, or of none. */
+QN_NORETURN static void no_header(const file *f, uint64_t claimed, uint64_t file_size) {
+    char head[64] = "";
+    size_t size = file_size < sizeof head ? (size_t)file_size : sizeof head;
+    if (file_read(f->ctx, f->path, f->fd, 0, head, size)) heap_unwind(&f->ctx->heap);
+    const char *what = head[SIZE_FIELD] == '{' ? NULL : looks_like(head, size);
+    if (what)
+        raise_error(f->ctx, QN_EFORMAT, "%s: not a safetensors file, it looks like %s", f->path,
+                    what);
+    raise_error(f->ctx, QN_EFORMAT, "%s: at byte 0: a header of %llu bytes in a file of %llu",
+                f->path, (unsigned long long)claimed, (unsigned long long)file_size);
+}
+
 /* The header's text into the arena; sets data_at and data_size. */
 static char *read_header(file *f, uint64_t file_size, size_t *size) {
     uint64_t claimed;
@@ -154,9 +186,7 @@ static char *read_header(file *f, uint64_t file_size, size_t *size) {
         raise_error(f->ctx, QN_EFORMAT, "%s: %llu bytes are too few for a safetensors file",
                     f->path, (unsigned long long)file_size);
     if (file_read(f->ctx, f->path, f->fd, 0, &claimed, sizeof claimed)) heap_unwind(&f->ctx->heap);
-    if (claimed > file_size - SIZE_FIELD || claimed > header_most)
-        raise_error(f->ctx, QN_EFORMAT, "%s: at byte 0: a header of %llu bytes in a file of %llu",
-                    f->path, (unsigned long long)claimed, (unsigned long long)file_size);
+    if (claimed > file_size - SIZE_FIELD || claimed > header_most) no_header(f, claimed, file_size);
     char *text = arena_alloc(&f->a, (size_t)claimed + 1);
     if (file_read(f->ctx, f->path, f->fd, SIZE_FIELD, text, (size_t)claimed))
         heap_unwind(&f->ctx->heap);

@@ -100,6 +100,8 @@ check wrong_label status_is 1 mlp --set classes=9
 check wrong_label_is_said says 'a number of labels is 9, not from 0 to 8, which is classes less 1'
 check no_labels status_is 1 "$quern" train mlp --data examples/data/digits-images.idx
 check no_labels_is_said says 'has array, mlp takes images labels'
+check text_for_arrays status_is 1 "$quern" train mlp --data "$text"
+check text_for_arrays_is_said says "$text: not a safetensors file, it looks like text; mlp learns arrays of an npz, npy"
 check few_samples status_is 1 mlp --batch 2000
 check few_samples_is_said says '1618 samples to train with are too few for batches of 2000'
 check no_place status_is 1 "$quern" train mlp --data x --out "$scratch/no/place"

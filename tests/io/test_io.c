@@ -250,6 +250,40 @@ static void wrong_headers_are_refused_with_the_reason(void) {
     qn_close(qn);
 }
 
+/* By the bytes that the formats' own documents give them. */
+static void a_file_of_another_format_is_called_by_its_name(void) {
+    static const struct {
+        const char *bytes;
+        size_t size;
+        const char *what;
+    } rows[] = {
+#define BYTES(text) text, sizeof text - 1
+        {BYTES("\x93NUMPY\1\0v\0{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }"),
+         "an npy file of NumPy"},
+        {BYTES("GGUF\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"), "a GGUF file"},
+        {BYTES("PK\3\4\24\0\0\0\0\0\0\0!\0\0\0\0\0\0\0\0\0\0\0\0\0\11\0\0\0arr_0.npy\x93NUMPY"),
+         "an npz file of NumPy"},
+        {BYTES("PK\3\4\0\0\10\10\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\10\0\0\0m/data.pkl\x80\2}"),
+         "a file of PyTorch"},
+        {BYTES("PK\3\4\24\0\0\0\0\0\0\0!\0\0\0\0\0\0\0\0\0\0\0\0\0\5\0\0\0a.txtsome text"),
+         "a zip file"},
+        {BYTES("\x80\2}q\0(X\1\0\0\0wq\1"), "a pickle"},
+        {BYTES("Once upon a time, \xc3\xa9t\xc3\xa9\n"), "text"},
+    };
+    qn_ctx *qn = qn_open(NULL);
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        char bytes[128], said[64];
+        memcpy(bytes, rows[i].bytes, rows[i].size);
+        snprintf(said, sizeof said, "not a safetensors file, it looks like %s", rows[i].what);
+        CHECK_INT(load_bytes(qn, bytes, rows[i].size), QN_EFORMAT);
+        if (!strstr(qn_error(qn), said)) FAIL("%s: %s", rows[i].what, qn_error(qn));
+    }
+    char cut[] = "\x40\0\0\0\0\0\0\0{\"t\":"; /* of a header of 64 bytes */
+    CHECK_INT(load_bytes(qn, cut, sizeof cut - 1), QN_EFORMAT);
+    if (!strstr(qn_error(qn), "a header of 64 bytes in a file of 13")) FAIL("%s", qn_error(qn));
+    qn_close(qn);
+}
+
 static void bad_calls_give_errors(void) {
     qn_ctx *qn = qn_open(NULL);
     qn_tensor *t = qn_from(qn, QN_F32, 1, (int64_t[]){1}, &(float){1});
@@ -362,6 +396,7 @@ int main(int argc, char **argv) {
     RUN(every_truncation_is_refused);
     RUN(random_damage_never_crashes);
     RUN(wrong_headers_are_refused_with_the_reason);
+    RUN(a_file_of_another_format_is_called_by_its_name);
     RUN(bad_calls_give_errors);
     RUN(a_failed_save_keeps_the_old_file);
     RUN(loading_survives_every_allocation_failure);

@@ -65,7 +65,8 @@ if command -v python3 >/dev/null; then
     check a_page_says_what_the_header_does grep -qF 'inner product of two vectors of one size' \
         "$man3/quern_operations_products.3"
     check pages_name_headers_that_are_there sh -c "sed -n 's/^#include <\\(.*\\)>\$/\\1/p' $man3/*.3 \
-        $prefix/share/man/man1/*.1 | sort -u | while read -r h; do [ -s $prefix/include/\$h ] || { echo \$h; exit 1; }; done"
+        $prefix/share/man/man1/*.1 | sort -u | while read -r h; do [ -s $prefix/include/\$h ] || { echo \$h; exit 1; };
+        done"
     # The name stands twice in a line of 80, around what kind of page it is.
     check headings_have_room sh -c "! grep -h '^\.TH' $man3/quern*.3 | awk 'length(\$2) > 24' | grep ."
     command -v groff >/dev/null && check pages_are_sound sh -c \

@@ -255,6 +255,9 @@ bool data_judges(const train_data *d) {
 bool data_open(train_data *d, net *n, const named_options *o) {
     *d = (train_data){.qn = n->qn, .n = n, .o = o};
     bool fine = n->row->data == MODEL_GRAPH ? open_graph(d) : open_samples(d);
+    if (!fine && n->row->data != MODEL_TOKENS && qn_error_code(d->qn) == QN_EFORMAT)
+        data_fail(d, "%s; %s learns arrays of an npz, npy, safetensors or idx file",
+                  qn_error(d->qn), n->row->name);
     if (!fine) cli_failed("train", "%s", data_error(d));
     return fine;
 }
