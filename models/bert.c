@@ -27,7 +27,7 @@ static const model_field fields[] = {
 
 static const model_input inputs[] = {
     {.name = "ids", .whole = true, .shape = "N <context", .below = "vocabulary"},
-    {.name = "labels", .whole = true, .shape = "N <context", .optional = true},
+    {.name = "labels", .whole = true, .shape = "N <context", .optional = true, .learns = true},
     {.name = "seen", .whole = true, .shape = "N <context", .optional = true},
 };
 enum { IDS, LABELS, SEEN, IGNORED = -100 };

@@ -19,7 +19,7 @@ static const model_field fields[] = {
 };
 
 static const model_input inputs[] = {
-    {.name = "images", .shape = "N channels image image"},
+    {.name = "images", .shape = "N channels image image", .learns = true},
     {.name = "noise", .shape = "N latent", .optional = true},
 };
 
@@ -109,7 +109,8 @@ static qn_tensor *generate(net *n, int64_t count, qn_tensor *noise) {
 }
 
 static qn_tensor *forward(net *n, qn_tensor *const *in) {
-    qn_tensor *x = generate(n, qn_dim(in[0], 0), in[1]);
+    if (!in[0] && !in[1]) return net_fail(n, "noise is missing, or images for their number"), NULL;
+    qn_tensor *x = generate(n, qn_dim(in[in[1] ? 1 : 0], 0), in[1]);
     return qn_mul(qn_add(x, qn_weak(x, 1)), qn_weak(x, 0.5));
 }
 

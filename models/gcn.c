@@ -20,8 +20,8 @@ static const model_field fields[] = {
 static const model_input inputs[] = {
     {.name = "x", .shape = "nodes features"},
     {.name = "edge_index", .whole = true, .shape = "2 edges", .below = "nodes"},
-    {.name = "y", .whole = true, .shape = "nodes", .below = "classes"},
-    {.name = "train_mask", .whole = true, .shape = "nodes", .optional = true},
+    {.name = "y", .whole = true, .shape = "nodes", .below = "classes", .learns = true},
+    {.name = "train_mask", .whole = true, .shape = "nodes", .optional = true, .learns = true},
 };
 enum { X, EDGES, LABELS, MASK, IGNORED = -100 };
 

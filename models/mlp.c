@@ -17,7 +17,7 @@ static const model_field fields[] = {
 
 static const model_input inputs[] = {
     {.name = "images", .shape = "N in"},
-    {.name = "labels", .whole = true, .shape = "N", .below = "classes"},
+    {.name = "labels", .whole = true, .shape = "N", .below = "classes", .learns = true},
 };
 
 typedef struct parts {

@@ -264,12 +264,12 @@ static bool fits(net *n, const model_input *x, qn_tensor *t, sizes *s) {
                     qn_dtype_name(wanted));
 }
 
-static bool batch_fits(net *n, qn_tensor *const *in) {
+static bool batch_fits(net *n, qn_tensor *const *in, bool learns) {
     sizes s = {0};
     *n->why = 0;
     for (int i = 0; i < n->row->inputs; i++) {
         const model_input *x = &n->row->input[i];
-        if (!in[i] && x->optional) continue;
+        if (!in[i] && (x->optional || (x->learns && !learns))) continue;
         if (!in[i]) return net_fail(n, "%s is missing", x->name);
         if (!fits(n, x, in[i], &s)) return false;
     }
@@ -277,13 +277,13 @@ static bool batch_fits(net *n, qn_tensor *const *in) {
 }
 
 qn_tensor *net_loss(net *n, int turn, qn_tensor *const *in) {
-    if (!batch_fits(n, in)) return NULL;
+    if (!batch_fits(n, in, true)) return NULL;
     qn_scope scope = qn_scope_begin(n->qn);
     return qn_scope_return(n->qn, scope, n->row->loss(n, turn, in));
 }
 
 qn_tensor *net_forward(net *n, qn_tensor *const *in) {
-    if (!batch_fits(n, in)) return NULL;
+    if (!batch_fits(n, in, false)) return NULL;
     qn_scope scope = qn_scope_begin(n->qn);
     return qn_scope_return(n->qn, scope, n->row->forward(n, in));
 }

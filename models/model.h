@@ -40,6 +40,7 @@ typedef struct model_input {
     const char *shape;
     const char *below; /* integers are from 0 to less than this word; NULL: not said */
     bool optional;
+    bool learns; /* is for the loss alone: net_forward does without */
 } model_input;
 
 /* Where a sample of training data comes from, for who reads it. */

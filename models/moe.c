@@ -33,7 +33,11 @@ static const model_field fields[] = {
 
 static const model_input inputs[] = {
     {.name = "ids", .whole = true, .shape = "N <context", .below = "vocabulary"},
-    {.name = "targets", .whole = true, .shape = "N <context", .below = "vocabulary"},
+    {.name = "targets",
+     .whole = true,
+     .shape = "N <context",
+     .below = "vocabulary",
+     .learns = true},
 };
 
 typedef struct expert {

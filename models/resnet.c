@@ -22,7 +22,7 @@ static const model_field fields[] = {
 
 static const model_input inputs[] = {
     {.name = "images", .shape = "N channels H W"},
-    {.name = "labels", .whole = true, .shape = "N", .below = "classes"},
+    {.name = "labels", .whole = true, .shape = "N", .below = "classes", .learns = true},
 };
 
 enum { STAGES = 4, MOST_BLOCKS = 16, MOST_UNITS = 3 };

@@ -20,7 +20,7 @@ static const model_field fields[] = {
 
 static const model_input inputs[] = {
     {.name = "images", .shape = "N channels H W"},
-    {.name = "masks", .whole = true, .shape = "N H W", .below = "classes"},
+    {.name = "masks", .whole = true, .shape = "N H W", .below = "classes", .learns = true},
 };
 
 enum { LEVELS = 4 };

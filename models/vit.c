@@ -23,7 +23,7 @@ static const model_field fields[] = {
 
 static const model_input inputs[] = {
     {.name = "images", .shape = "N channels image image"},
-    {.name = "labels", .whole = true, .shape = "N", .below = "classes"},
+    {.name = "labels", .whole = true, .shape = "N", .below = "classes", .learns = true},
 };
 
 typedef struct block {

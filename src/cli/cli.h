@@ -100,6 +100,19 @@ int model_load_progress(const model *m, const char *path, model_progress *p);
 bool model_load(model *m, qn_ctx *qn, const char *path); /* reports on failure */
 void model_close(model *m);
 
+/* ---- train/saved.c: any model of `quern train`, and what it makes of a batch ----------------- */
+
+typedef struct trained {
+    model gpt;       /* the character-level GPT, or */
+    struct net *net; /* one by its name */
+    int inputs;
+    const char *name[4];    /* of inputs */
+    qn_tensor *in[4], *out; /* zeros, and what is recorded of them, not yet computed */
+} trained;
+/* The model of a file, on `batch` rows where it takes rows; reports on failure. */
+bool trained_open(trained *t, qn_ctx *qn, const char *command, const char *path, int64_t batch);
+void trained_close(trained *t);
+
 /* ---- llm.c: language models of other programs' files ----------------------------------------- */
 
 /* What `quern generate`, `quern chat` and `quern perplexity` are told. */

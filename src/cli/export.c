@@ -1,4 +1,5 @@
-/* export.c - `quern export`: a model from `quern train` as plain C. */
+/* export.c - `quern export`: a model from `quern train` as plain C. Its function has the inputs of
+ * the model but for labels, in their order. */
 #include "cli/cli.h"
 #include "quern_export.h"
 
@@ -41,15 +42,9 @@ static bool may_write(const export_options *o) {
     return fine;
 }
 
-/* Ids [batch, context] to logits. */
-static qn_code write_model(const model *m, qn_ctx *qn, const export_options *o) {
-    const int64_t shape[2] = {o->batch, m->config.context};
-    int32_t *none = calloc((size_t)(shape[0] * shape[1]), sizeof *none);
-    if (!none) return QN_ENOMEM;
-    qn_tensor *ids = qn_from(qn, QN_I32, 2, shape, none);
-    free(none);
-    qn_tensor *logits = ids ? qn_gpt_forward(m->gpt, ids) : NULL;
-    qn_plan *plan = logits ? qn_plan_new(qn, 1, &ids, 1, &logits) : NULL;
+/* From the model's inputs to what it makes of them. */
+static qn_code write_model(const trained *t, qn_ctx *qn, const export_options *o) {
+    qn_plan *plan = qn_plan_new(qn, t->inputs, t->in, 1, &t->out);
     qn_code code = qn_error_code(qn);
     if (plan) code = qn_export(plan, o->out, &QN_EXPORT_OPTIONS(.name = o->name, .blob = o->blob));
     if (plan) qn_plan_free(plan);
@@ -67,16 +62,17 @@ int command_export(int argc, char **argv) {
         return EXIT_USAGE;
     }
     if (!may_write(&o)) return EXIT_FAILED;
-    model m = {.gpt = NULL};
+    trained t;
     qn_ctx *qn = cli_open("export", "cpu");
     if (!qn) return EXIT_FAILED;
     status = EXIT_FAILED;
-    if (model_load(&m, qn, o.model)) {
-        qn_code code = write_model(&m, qn, &o);
+    if (trained_open(&t, qn, "export", o.model, o.batch)) {
+        qn_code code = write_model(&t, qn, &o);
         if (code) cli_failed("export", "%s", code == QN_ENOMEM ? "out of memory" : qn_error(qn));
+        for (int i = 0; i < t.inputs && !code; i++) printf("input_%d is %s\n", i, t.name[i]);
         if (!code) status = EXIT_DONE;
     }
-    model_close(&m);
+    trained_close(&t);
     qn_close(qn);
     return status;
 }

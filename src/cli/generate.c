@@ -14,7 +14,7 @@
 
 static const option rows[] = {
     {"model", OPTION_TEXT, offsetof(text_options, model), 0, 0, "FILE",
-     "from quern train, a GGUF file, or a folder with config.json; required"},
+     "GPT of quern train --text, GGUF file, or folder with config.json; required"},
     {"prompt", OPTION_TEXT, offsetof(text_options, prompt), 0, 0, "TEXT",
      "the text to continue (a new line)"},
     {"length", OPTION_WHOLE, offsetof(text_options, length), 0, 1e9, "N",

@@ -8,6 +8,7 @@
  *
  * None of it is believed before it is checked: sizes within bounds, characters ascending, and the
  * weights' shapes must be those that the sizes ask for. */
+#include "models/model.h"
 #include "cli/cli.h"
 #include "io/io.h"
 
@@ -129,7 +130,9 @@ typedef struct reading {
 } reading;
 
 QN_NORETURN static void not_a_model(const reading *r, const char *what) {
-    raise_error(r->qn, QN_EFORMAT, "%s: not a model of quern train: %s", r->path, what);
+    raise_error(r->qn, QN_EFORMAT,
+                "%s: not a model of quern train: \"%s\" of its metadata is missing or wrong",
+                r->path, what);
 }
 
 static const json *read_text(reading *r, const char *key) {
@@ -150,6 +153,10 @@ static int64_t read_size(reading *r, const json *config, const char *key, int64_
 static void read_model(void *arg) {
     reading *r = arg;
     const char *kind = qn_file_text(r->file, "quern.model");
+    if (kind && model_named(kind))
+        raise_error(r->qn, QN_EFORMAT,
+                    "%s: a model of quern train %s; only the character-level GPT is continued",
+                    r->path, kind);
     if (!kind || strcmp(kind, model_kind) != 0) not_a_model(r, "quern.model");
     const json *config = read_text(r, "quern.config");
     const json *characters = read_text(r, "quern.characters");

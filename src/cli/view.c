@@ -308,18 +308,9 @@ static int view_onnx(qn_ctx *qn, const char *path, const view_options *o) {
 }
 
 static int view_model(qn_ctx *qn, const char *path, const view_options *o) {
-    model m = {.gpt = NULL};
-    int status = EXIT_FAILED;
-    if (model_load(&m, qn, path)) {
-        int32_t *none = calloc((size_t)m.config.context, sizeof *none);
-        qn_tensor *ids =
-            none ? qn_from(qn, QN_I32, 2, (int64_t[]){1, m.config.context}, none) : NULL;
-        qn_tensor *logits = ids ? qn_gpt_forward(m.gpt, ids) : NULL;
-        if (ids) qn_set_name(ids, "ids");
-        free(none);
-        status = logits ? written(qn, logits, o) : cli_failed("view", "%s", qn_error(qn));
-    }
-    model_close(&m);
+    trained t;
+    int status = trained_open(&t, qn, "view", path, 1) ? written(qn, t.out, o) : EXIT_FAILED;
+    trained_close(&t);
     return status;
 }
 
@@ -329,8 +320,8 @@ static bool ends_with(const char *text, const char *end) {
 }
 
 static int view_file(const char *path, const view_options *o) {
-    bool onnx = ends_with(path, ".onnx"), trained = ends_with(path, ".safetensors");
-    if (onnx || trained) {
+    bool onnx = ends_with(path, ".onnx"), tensors = ends_with(path, ".safetensors");
+    if (onnx || tensors) {
         qn_ctx *qn = cli_open_threads("view", o->device, (int)o->threads);
         if (!qn) return EXIT_FAILED;
         int status = onnx ? view_onnx(qn, path, o) : view_model(qn, path, o);

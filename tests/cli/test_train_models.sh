@@ -200,6 +200,55 @@ resnet() {
 check killed_resnet_goes_on goes_on resnet --steps 120
 check resnet_keeps_its_statistics sh -c "$quern info $out | grep -q 'layer4.1.bn2.running_var'"
 
+# The models as their files have them: looked at, written as C, and no text.
+sees() { # sees MODEL: a page and C of the file that its training left
+    "$quern" view --out "$scratch/$1.html" "$out" && grep -q Kernels "$scratch/$1.html" &&
+        "$quern" export --model "$out" --out "$scratch/$1.c" --batch 2 >"$scratch/stdout"
+}
+cp "$out" "$scratch/resnet18"
+check resnet_is_seen sees resnet
+check resnet_takes_images_of_its_size grep -q 'define RESNET_INPUT_0_SHAPE {2, 1, 8, 8}' "$scratch/resnet.h"
+check resnet_takes_no_labels sh -c "[ \"\$(cat $scratch/stdout)\" = 'input_0 is images' ]"
+check trains_a_gan status_is 0 gan --steps 1
+check gan_is_seen sees gan
+check gan_takes_noise sh -c "[ \"\$(cat $scratch/stdout)\" = 'input_0 is noise' ]"
+check trains_an_lstm status_is 0 lstm --steps 1
+check lstm_cannot_be_exported status_is 1 "$quern" export --model "$out" --out "$scratch/lstm.c"
+check lstm_cannot_be_exported_is_said says 'the graph has a loop'
+check lstm_is_no_text status_is 1 "$quern" generate "$out"
+check lstm_is_no_text_is_said says 'a model of quern train lstm; only the character-level GPT is continued'
+check trains_on_digits status_is 0 mlp --steps 150 --lr 0.01
+check mlp_is_seen sees mlp
+cat >"$scratch/main.c" <<'END'
+#include "mlp.h"
+#include <stdio.h>
+static _Alignas(MLP_ALIGN) char arena[MLP_ARENA_BYTES];
+static unsigned char image[2][64], label[2];
+int main(int argc, char **argv) { /* images and labels of IDX, behind their headers: how many are right */
+    FILE *images = fopen(argv[argc - 2], "rb"), *labels = fopen(argv[argc - 1], "rb");
+    int right = 0, all = 0;
+    if (!images || !labels || fseek(images, 16, SEEK_SET) || fseek(labels, 8, SEEK_SET)) return 1;
+    while (fread(image, 64, 2, images) == 2 && fread(label, 1, 2, labels) == 2) {
+        float x[2][64], y[2][10];
+        for (int i = 0; i < 128; i++) x[i / 64][i % 64] = image[i / 64][i % 64] * 0.0625f;
+        mlp_run(*x, *y, arena);
+        for (int k = 0; k < 2; k++, all++) {
+            int best = 0;
+            for (int i = 1; i < 10; i++) best = y[k][i] > y[k][best] ? i : best;
+            right += best == label[k];
+        }
+    }
+    printf("%d of %d\n", right, all);
+    return all < 1700 || right < all * 9 / 10;
+}
+END
+reads_digits() {
+    ${CC:-cc} -O1 -std=c11 -ffp-contract=off -Wall -Werror "$scratch/main.c" "$scratch/mlp.c" -o "$scratch/main" -lm &&
+        "$scratch/main" examples/data/digits-images.idx examples/data/digits-labels.idx
+}
+check as_c_it_reads_digits reads_digits
+cp "$scratch/resnet18" "$out"
+
 # What is no checkpoint of the training that is to go on.
 rm -f "$out.checkpoint"
 check no_checkpoint status_is 1 mlp --steps 5 --resume

@@ -116,6 +116,30 @@ static void a_diffusion_transformer_finds_no_noise_at_first(void) {
     qn_close(qn);
 }
 
+/* What is made of a batch is the same without what only the loss is for. */
+static void makes_without_what_it_learns_by(const model_case *c) {
+    qn_ctx *qn = qn_open(NULL);
+    qn_scope scope = qn_scope_begin(qn);
+    qn_tensor *in[MODEL_MOST_INPUTS];
+    float most = 1;
+    net *n = case_net(qn, c, 1);
+    if (n) {
+        case_batch(n, c, 7, in);
+        net_train(n, false);
+        qn_tensor *with = net_forward(n, in);
+        for (int i = 0; i < n->row->inputs; i++)
+            if (n->row->input[i].learns) in[i] = NULL;
+        qn_tensor *without = net_forward(n, in);
+        if (FINE(n, with) && FINE(n, without))
+            CHECK(
+                !qn_read(qn_max(qn_abs(qn_sub(with, without)), QN_ALL, false), &most, sizeof most));
+    }
+    CHECK(most == 0);
+    net_free(n);
+    qn_scope_end(qn, scope);
+    qn_close(qn);
+}
+
 /* ---- the oracle ----------------------------------------------------------------------------- */
 
 /* Loss and gradients of the first batch, one behind the other; how many numbers. */
@@ -528,6 +552,7 @@ int main(int argc, char **argv) {
     RUN(a_diffusion_transformer_finds_no_noise_at_first);
     run_cases("learns_a_batch", learns);
     run_cases("computes_what_the_oracle_does", agrees);
+    run_cases("makes_without_what_it_learns_by", makes_without_what_it_learns_by);
     run_cases("gives_the_same_bits_again", repeats);
     run_cases("draws_anew_in_training_and_repeats", draws_anew_in_training_and_repeats);
     run_cases("bears_requests_for_memory_that_fail", bears_requests_for_memory_that_fail);

@@ -3,8 +3,9 @@
  * A safetensors file, written beside its place and renamed: parameters and buffers by their names;
  * "optimizer.K." and the state of turn K's optimizer; "key", by which layers draw; "losses" of the
  * steps so far. In the metadata "quern.model" is the model's name, "quern.config" its config,
- * "quern.training" the options that decide the numbers, "quern.progress" the steps, the seconds and
- * the place in the data. A model that is done has the first two of each.
+ * "quern.sizes" those of its batches, "quern.training" the options that decide the numbers,
+ * "quern.progress" the steps, the seconds and the place in the data. A model that is done has the
+ * parameters, the buffers and the first three of these.
  *
  * Going on asks for the same model, config and options, and reads all before it changes any. */
 #include "base/base.h"
@@ -118,11 +119,11 @@ static void save_work(void *arg) {
         list_one(&l, "losses", qn_from(t->qn, QN_F32, 1, &t->steps, t->loss));
     }
     const char *const metadata[] = {
-        "format",         "pt",           "quern.model",    t->n->row->name,
-        "quern.config",   s->x.config.s,  "quern.training", s->x.training.s,
+        "format",         "pt",           "quern.model", t->n->row->name,  "quern.config",
+        s->x.config.s,    "quern.sizes",  t->sizes,      "quern.training", s->x.training.s,
         "quern.progress", s->x.progress.s};
     if (qn_save(t->qn, s->path, l.count, l.name, l.tensor,
-                &QN_SAVE_OPTIONS(.pairs = s->progress ? 5 : 3, .metadata = metadata)))
+                &QN_SAVE_OPTIONS(.pairs = s->progress ? 6 : 4, .metadata = metadata)))
         heap_unwind(&t->qn->heap);
 }
 
@@ -213,6 +214,8 @@ static void resume_work(void *arg) {
         if (qn_write(l.tensor[i], value[i], size)) heap_unwind(&t->qn->heap);
     }
     memcpy(t->loss, loss, (size_t)r->steps * sizeof *loss);
+    const char *sizes = qn_file_text(r->file, "quern.sizes");
+    snprintf(t->sizes, sizeof t->sizes, "%s", sizes ? sizes : "");
     t->steps = r->steps;
     t->begun -= r->seconds;
 }

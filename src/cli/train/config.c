@@ -18,7 +18,7 @@ typedef struct reading {
     const model_row *row;
     const char *path;
     void *config;
-    char *text;
+    const char *text;
     size_t size;
 } reading;
 
@@ -37,7 +37,7 @@ static const char *spelled(const reading *r, const json *v) {
     return v->text;
 }
 
-static void read_file(void *arg) {
+static void read_text(void *arg) {
     reading *r = arg;
     json_fault fault = {0};
     model_why why;
@@ -53,14 +53,21 @@ static void read_file(void *arg) {
                         why.text);
 }
 
-static bool from_file(qn_ctx *qn, const model_row *row, const char *path, void *config) {
-    reading r = {.qn = qn, .row = row, .path = path, .config = config};
-    r.text = cli_read_file(path, &r.size);
-    if (!r.text) return cli_failed("train", "%s: %s", path, strerror(errno)), false;
+int fields_of_text(qn_ctx *qn, const model_row *row, const char *path, const char *text,
+                   size_t size, void *config) {
+    reading r = {.qn = qn, .row = row, .path = path, .config = config, .text = text, .size = size};
     arena_open(&r.a, &qn->heap);
-    int code = guarded(qn, read_file, &r);
+    int code = guarded(qn, read_text, &r);
     arena_free(&r.a);
-    free(r.text);
+    return code;
+}
+
+static bool from_file(qn_ctx *qn, const model_row *row, const char *path, void *config) {
+    size_t size;
+    char *text = cli_read_file(path, &size);
+    if (!text) return cli_failed("train", "%s: %s", path, strerror(errno)), false;
+    int code = fields_of_text(qn, row, path, text, size, config);
+    free(text);
     if (code) cli_failed("train", "%s", qn_error(qn));
     return !code;
 }

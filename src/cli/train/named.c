@@ -167,6 +167,7 @@ static bool step(trainer *r) {
     float loss = 0;
     qn_scope scope = qn_scope_begin(t->qn);
     bool fine = data_next(&r->data, 0, in) > 0;
+    if (fine && !*t->sizes) sizes_write(t->n, in, t->sizes, sizeof t->sizes);
     for (int k = 0; k < turns_of(t->n) && fine; k++) fine = step_turn(t, k, in, &loss);
     qn_scope_end(t->qn, scope);
     if (fine) t->loss[t->steps++] = loss;

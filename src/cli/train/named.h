@@ -2,10 +2,10 @@
  * data of its kind.
  *
  * Parts: config.c reads and writes configs, data.c gives batches, checkpoint.c saves all that a
- * training is and goes on from it, named.c is the command. What a step does follows from the
- * parameters, the optimizers' state, the key that layers draw by, the place in the data and the
- * number of the step alone; all five are in a checkpoint, so a training that was killed comes to
- * the bits of one that was not. */
+ * training is and goes on from it, saved.c makes a model of its file, named.c is the command. What
+ * a step does follows from the parameters, the optimizers' state, the key that layers draw by, the
+ * place in the data and the number of the step alone; all five are in a checkpoint, so a training
+ * that was killed comes to the bits of one that was not. */
 #ifndef QN_CLI_TRAIN_NAMED_H
 #define QN_CLI_TRAIN_NAMED_H
 
@@ -27,6 +27,9 @@ typedef struct named_options {
 /* The config that the options say: usual values, then those of --config, then each --set among the
  * arguments. row->config bytes from malloc; NULL, reported. */
 void *fields_read(qn_ctx *qn, const model_row *row, const named_options *o, int argc, char **argv);
+/* Those of a JSON text, into a config that has others; errors name the path. */
+int fields_of_text(qn_ctx *qn, const model_row *row, const char *path, const char *text,
+                   size_t size, void *config);
 /* {"in":784,"hidden":256} behind what is in the text. Raises. */
 void fields_write(str *out, const model_row *row, const void *config);
 
@@ -63,13 +66,19 @@ typedef struct training {
     qn_loader *loader; /* NULL: every step has the same data */
     const named_options *o;
     int64_t steps;
-    double begun; /* when the steps began, or would have without a break */
-    float *loss;  /* of every step; room for o->steps of them */
+    char sizes[160]; /* of its batches, as the file has them (saved.c) */
+    double begun;    /* when the steps began, or would have without a break */
+    float *loss;     /* of every step; room for o->steps of them */
 } training;
 int turns_of(const net *n);
 /* The parameters and buffers, and with `whole` all else. A code with an error. */
 int checkpoint_save(const training *t, const char *path, bool whole);
 /* Into a training begun with the same options. All, or a code with an error. */
 int checkpoint_load(training *t, const char *path);
+
+/* ---- saved.c --------------------------------------------------------------------------------- */
+
+/* {"H":32,"W":32}: the sizes of a batch that are no fields of the config. */
+void sizes_write(const net *n, qn_tensor *const *in, char *out, size_t size);
 
 #endif
