@@ -99,8 +99,8 @@ static bool make(net *n) {
     const config *c = n->config;
     parts *p = n->parts;
     if (c->width % c->heads)
-        return net_fail(n, "a width of %lld does not divide into %lld heads", (long long)c->width,
-                        (long long)c->heads);
+        return net_fail(n, "a width of %lld does not divide into %lld heads; set heads, too",
+                        (long long)c->width, (long long)c->heads);
     if (c->mask >= c->vocabulary)
         return net_fail(n, "mask is %lld, beyond a vocabulary of %lld", (long long)c->mask,
                         (long long)c->vocabulary);

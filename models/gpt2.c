@@ -87,8 +87,8 @@ static bool make(net *n) {
     const config *c = n->config;
     parts *p = n->parts;
     if (c->width % c->heads)
-        return net_fail(n, "a width of %lld does not divide into %lld heads", (long long)c->width,
-                        (long long)c->heads);
+        return net_fail(n, "a width of %lld does not divide into %lld heads; set heads, too",
+                        (long long)c->width, (long long)c->heads);
     p->h = net_room(n, c->layers, sizeof *p->h);
     p->drop = net_dropout(n, c->dropout);
     p->wte = weight(n, "transformer.wte.weight", c->vocabulary, c->width, 0.02);

@@ -18,7 +18,8 @@ static qn_layer *part(net *n, const char *name, const char *end, int64_t in, int
 bool grouped_make(net *n, grouped *a, const char *name, int64_t width, grouped like) {
     *a = like;
     if (width % a->heads || width / a->heads % 2)
-        return net_fail(n, "a width of %lld does not divide into %lld heads of pairs",
+        return net_fail(n,
+                        "a width of %lld does not divide into %lld heads of pairs; set heads, too",
                         (long long)width, (long long)a->heads);
     if (a->heads % a->groups)
         return net_fail(n, "%lld heads do not divide into %lld groups", (long long)a->heads,

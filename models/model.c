@@ -82,8 +82,10 @@ bool model_set(const model_row *row, void *config, const char *name, const char 
     errno = 0;
     double value = f->whole ? (double)strtoll(text, &end, 10) : strtod(text, &end);
     if (errno || end == text || *end || !isfinite(value)) {
-        snprintf(why->text, sizeof why->text, "%s: %s is \"%.40s\", not a %s", row->name, name,
-                 text, f->whole ? "whole number" : "number");
+        const char *quote = *text == '"' ? "" : "\"";
+        snprintf(why->text, sizeof why->text, "%s: %s is %s%.40s%s, not a %s from %.15g to %.15g",
+                 row->name, name, quote, text, quote, f->whole ? "whole number" : "number",
+                 f->least, f->most);
         return false;
     }
     if (value < f->least || value > f->most) {

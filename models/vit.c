@@ -69,8 +69,8 @@ static bool make(net *n) {
         return net_fail(n, "an image of %lld does not divide into patches of %lld",
                         (long long)c->image, (long long)c->patch);
     if (c->width % c->heads)
-        return net_fail(n, "a width of %lld does not divide into %lld heads", (long long)c->width,
-                        (long long)c->heads);
+        return net_fail(n, "a width of %lld does not divide into %lld heads; set heads, too",
+                        (long long)c->width, (long long)c->heads);
     p->block = net_room(n, c->layers, sizeof *p->block);
     p->drop = net_dropout(n, c->dropout);
     p->class_token =

@@ -84,10 +84,17 @@ bad() { # bad NAME JSON TEXT: a config that is refused with the text
 }
 bad unknown_field '{"widht": 3}' 'line 1: mlp has no field "widht", it has in, hidden, layers, classes, dropout'
 bad field_out_of_range '{"hidden": 0}' 'line 1: mlp: hidden is 0, not from 1 to 1048576'
-bad field_of_a_fraction '{"hidden": 2.5}' 'line 1: mlp: hidden is "2.5", not a whole number'
-bad field_of_text '{"hidden": "9"}' 'line 1: hidden is not a number'
+bad field_of_a_fraction '{"hidden": 2.5}' 'line 1: mlp: hidden is "2.5", not a whole number from 1 to 1048576'
+bad field_of_text '{"hidden": "9"}' 'line 1: mlp: hidden is "9", not a whole number from 1 to 1048576'
+bad field_of_a_list '{
+ "dropout": [0]}' 'line 2: mlp: dropout is "[..]", not a number from 0 to 0.95'
+bad field_of_nothing '{"hidden": null}' 'line 1: mlp: hidden is "null", not a whole number'
 bad broken_json '{"hidden": 9' 'line 2: '
 bad no_object '[1]' 'not an object of fields'
+printf '{"layers": 4,\n "width": 128}' >"$scratch/bad.json"
+check fields_that_do_not_go_together status_is 1 "$quern" train gpt2 --data "$text" --config "$scratch/bad.json"
+check fields_that_do_not_go_together_are_said says \
+    'bad.json: line 2: gpt2: a width of 128 does not divide into 12 heads; set heads, too'
 check bad_set status_is 1 "$quern" train mlp --data x --set hidden
 check bad_set_is_said says '--set hidden: not field=value'
 check bad_set_value status_is 1 "$quern" train mlp --data x --set dropout=2
@@ -120,7 +127,14 @@ check trains_on_npy status_is 0 "$quern" train mlp --data "$scratch/images.npy" 
 losses "$scratch/stdout" >"$scratch/b.losses"
 check the_same_data_the_same_run cmp "$scratch/a.losses" "$scratch/b.losses"
 
-# A text, as bytes and windows.
+# A text, as bytes and windows. The config that docs/training.md shows is one.
+sed -n 's/^    \({"vocabulary": 256.*}\)$/\1/p' docs/training.md >"$scratch/small.json"
+check learns_as_the_page_says status_is 0 "$quern" train gpt2 --data "$text" --config "$scratch/small.json" \
+    --out "$out" --steps 1 --batch 4
+check help_of_a_language_model status_is 0 "$quern" train gpt2 --help
+check help_says_what_a_batch_is grep -qxF 'It takes ids [N, context or less], targets [N, context or less].' \
+    "$scratch/stdout"
+check help_says_what_bytes_are grep -q '256 different tokens' "$scratch/stdout"
 tiny="--set vocabulary=256 --set context=16 --set width=16"
 # shellcheck disable=SC2086
 lstm() { "$quern" train lstm --data "$text" $tiny --set hidden=16 --batch 4 --out "$out" --json "$@"; }

@@ -374,15 +374,17 @@ static void a_wrong_field_is_named_with_its_value_and_range(void) {
     check_set("widht", "3",
               "mlp has no field \"widht\", it has in, hidden, layers, classes, dropout");
     check_set("hidden", "0", "mlp: hidden is 0, not from 1 to 1048576");
-    check_set("hidden", "2.5", "mlp: hidden is \"2.5\", not a whole number");
-    check_set("hidden", "", "mlp: hidden is \"\", not a whole number");
-    check_set("dropout", "nan", "mlp: dropout is \"nan\", not a number");
+    check_set("hidden", "2.5", "mlp: hidden is \"2.5\", not a whole number from 1 to 1048576");
+    check_set("hidden", "", "mlp: hidden is \"\", not a whole number from 1 to 1048576");
+    check_set("dropout", "nan", "mlp: dropout is \"nan\", not a number from 0 to 0.95");
+    check_set("dropout", "\"a text\"", "mlp: dropout is \"a text\", not a number from 0 to 0.95");
     check_set("dropout", "-0.5", "mlp: dropout is -0.5, not from 0 to 0.95");
 }
 
 static void fields_that_do_not_go_together_are_named(void) {
     static const char *const cases[][3] = {
-        {"gpt2", "width=10 heads=3", "gpt2: a width of 10 does not divide into 3 heads"},
+        {"gpt2", "width=10 heads=3",
+         "gpt2: a width of 10 does not divide into 3 heads; set heads, too"},
         {"dit", "width=6 heads=3", "dit: a width of 6 does not divide into 3 heads and by 4"},
         {"dit", "image=9", "dit: an image of 9 does not divide into patches of 2"},
     };

@@ -8,6 +8,7 @@
 #include "cli/train/named.h"
 #include "io/io.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -20,6 +21,8 @@ typedef struct reading {
     void *config;
     const char *text;
     size_t size;
+    const char *why; /* of fields_blame, */
+    int line;        /* and what it finds; 0: nothing */
 } reading;
 
 static int line_of(const char *text, size_t at) {
@@ -28,13 +31,14 @@ static int line_of(const char *text, size_t at) {
     return line;
 }
 
-/* A field's value as it is spelled; true and false are 1 and 0. */
-static const char *spelled(const reading *r, const json *v) {
+/* A field's value as it is spelled, which is a number or none; true and false are 1 and 0. */
+static const char *spelled(reading *r, const json *v) {
     if (v->kind == JSON_TRUE || v->kind == JSON_FALSE) return v->kind == JSON_TRUE ? "1" : "0";
-    if (v->kind != JSON_NUMBER)
-        raise_error(r->qn, QN_EFORMAT, "%s: line %d: %s is not a number", r->path,
-                    line_of(r->text, v->at), v->key);
-    return v->text;
+    if (v->kind == JSON_STRING) return arena_printf(&r->a, "\"%.40s\"", v->text);
+    return v->kind == JSON_NUMBER  ? v->text
+           : v->kind == JSON_ARRAY ? "[..]"
+           : v->kind == JSON_NULL  ? "null"
+                                   : "{..}";
 }
 
 static void read_text(void *arg) {
@@ -70,6 +74,36 @@ static bool from_file(qn_ctx *qn, const model_row *row, const char *path, void *
     free(text);
     if (code) cli_failed("train", "%s", qn_error(qn));
     return !code;
+}
+
+static bool has_word(const char *text, const char *word) {
+    size_t length = strlen(word);
+    const char *at = text;
+    for (; length && (at = strstr(at, word)) != NULL; at += length)
+        if ((at == text || !isalnum((uint8_t)at[-1])) && !isalnum((uint8_t)at[length])) return true;
+    return false;
+}
+
+static void find_fields(void *arg) {
+    reading *r = arg;
+    json_fault fault;
+    const json *v = json_parse(&r->a, r->text, r->size, &fault);
+    for (const json *f = v ? v->first : NULL; f && !r->line; f = f->next)
+        if (has_word(r->why, f->key)) r->line = line_of(r->text, f->at);
+}
+
+void fields_blame(qn_ctx *qn, const named_options *o, const char *why) {
+    reading r = {.qn = qn, .why = why};
+    char *text = o->config ? cli_read_file(o->config, &r.size) : NULL;
+    r.text = text;
+    arena_open(&r.a, &qn->heap);
+    if (text) guarded(qn, find_fields, &r);
+    arena_free(&r.a);
+    free(text);
+    if (r.line)
+        cli_failed("train", "%s: line %d: %s", o->config, r.line, why);
+    else
+        cli_failed("train", "%s", why);
 }
 
 /* One "field=value". */

@@ -100,7 +100,7 @@ static bool open_net(training *t, const model_row *row, int argc, char **argv) {
     if (!config) return false;
     t->n = net_new(t->qn, (uint64_t)t->o->seed, row, config, &why);
     free(config);
-    if (!t->n) cli_failed("train", "%s", why.text);
+    if (!t->n) fields_blame(t->qn, t->o, why.text);
     return t->n != NULL;
 }
 
@@ -329,6 +329,25 @@ void train_list(void) {
     for (int i = 0; model_at(i); i++) printf("  %-10s %s\n", model_at(i)->name, model_at(i)->help);
 }
 
+/* "N, context or less" */
+static void print_shape(const char *shape) {
+    for (const char *at = shape; *at;) {
+        bool most = *at == '<';
+        size_t length = strcspn(at += most, " ");
+        printf("%s%.*s%s", at - most == shape ? "" : ", ", (int)length, at, most ? " or less" : "");
+        at += length + (at[length] == ' ');
+    }
+}
+
+static void print_tokens(const model_row *row) {
+    bool masks = false;
+    for (int i = 0; i < row->fields; i++) masks |= !strcmp(row->field[i].name, "mask");
+    printf(
+        "A text without --tokenizer has 256 different tokens, its bytes: set vocabulary=%s. More\n"
+        "rows of a vocabulary take memory and time, and are never used.\n",
+        masks ? "257 and mask=256" : "256");
+}
+
 static void print_fields(const model_row *row) {
     printf("\nIts fields, for --config and --set:\n");
     for (int i = 0; i < row->fields; i++) {
@@ -336,9 +355,13 @@ static void print_fields(const model_row *row) {
         printf("  %-14s %s, from %.15g to %.15g (%.15g)\n", f->name, f->help, f->least, f->most,
                f->usual);
     }
+    if (row->data == MODEL_TOKENS) print_tokens(row);
     printf("It takes");
-    for (int i = 0; i < row->inputs; i++)
-        printf("%s %s [%s]", i ? "," : "", row->input[i].name, row->input[i].shape);
+    for (int i = 0; i < row->inputs; i++) {
+        printf("%s %s [", i ? "," : "", row->input[i].name);
+        print_shape(row->input[i].shape);
+        printf(row->input[i].optional ? "] (optional)" : "]");
+    }
     printf(".\n");
 }
 

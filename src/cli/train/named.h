@@ -27,6 +27,9 @@ typedef struct named_options {
 /* The config that the options say: usual values, then those of --config, then each --set among the
  * arguments. row->config bytes from malloc; NULL, reported. */
 void *fields_read(qn_ctx *qn, const model_row *row, const named_options *o, int argc, char **argv);
+/* A net that cannot be made, for fields that do not go together: reports `why`, and where the first
+ * of the fields it names stands in --config. */
+void fields_blame(qn_ctx *qn, const named_options *o, const char *why);
 /* Those of a JSON text, into a config that has others; errors name the path. */
 int fields_of_text(qn_ctx *qn, const model_row *row, const char *path, const char *text,
                    size_t size, void *config);
