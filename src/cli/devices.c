@@ -69,7 +69,7 @@ static void show(const char *name, const char *about) {
     char found[FOUND_MOST] = "";
     look_apart(name, found);
     printf("%-8s %s%s\n", name, about,
-           found[0] == '+'   ? ""
+           found[0] == '+'   ? " (opens here)"
            : found[0] == '-' ? " (does not open here)"
                              : " (its driver ends the process that opens it)");
     for (const char *line = found + (found[0] != 0); *line;) {

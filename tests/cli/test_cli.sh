@@ -24,7 +24,14 @@ check machine_measures_only_cpu status_is 1 "$quern" machine --measure --device 
 check machine_lists_families status_is 0 "$quern" machine --families
 check machine_knows_zen4 grep -q '^zen4 ' "$scratch/stdout"
 check devices status_is 0 "$quern" devices
-check devices_lists_the_oracle grep -q '^ref ' "$scratch/stdout"
+check devices_lists_the_oracle grep -q '^ref .*(opens here)$' "$scratch/stdout"
+if grep -q '^opencl .*(opens here)$' "$scratch/stdout"; then
+    check devices_says_which_one_opencl_opens \
+        grep -qE '^ +[0-9]+:[0-9]+, .+ of .+: [0-9]+ units, groups of' "$scratch/stdout"
+else
+    skip devices_says_which_one_opencl_opens "no OpenCL device"
+    check devices_says_why_not grep -A 1 '^opencl .*(does not open here)$' "$scratch/stdout"
+fi
 # A driver that ends its process is a device that is not there.
 echo 'void abort(void); static void __attribute__((constructor)) end(void) { abort(); }' >"$scratch/end.c"
 if ${CC:-cc} -shared -fPIC -o "$scratch/end.so" "$scratch/end.c"; then

@@ -38,14 +38,18 @@ enum cl_device_info {
     CL_AVAILABLE = 0x1027,
     CL_COMPILER_AVAILABLE = 0x1028,
     CL_DEVICE_NAME = 0x102b,
+    CL_DEVICE_PLATFORM = 0x1031,
     CL_DOUBLE_CONFIG = 0x1032
 };
+enum { CL_PLATFORM_NAME = 0x902 };
 enum cl_float_config { CL_FUSED_MULTIPLY_ADD = 1 << 5, CL_ROUNDED_DIVISION = 1 << 7 };
 enum cl_kernel_info { CL_KERNEL_MEMBERS = 0x11b0 };
 enum { CL_READ_WRITE = 1, CL_BUILD_LOG = 0x1183 };
 
 #define OPENCL_API(X)                                                                              \
     X(GetPlatformIDs, int32_t, (uint32_t room, cl_platform * out, uint32_t * count))               \
+    X(GetPlatformInfo, int32_t,                                                                    \
+      (cl_platform platform, uint32_t what, size_t room, void *out, size_t *size))                 \
     X(GetDeviceIDs, int32_t,                                                                       \
       (cl_platform platform, uint64_t type, uint32_t room, cl_device * out, uint32_t * count))     \
     X(GetDeviceInfo, int32_t,                                                                      \

@@ -20,6 +20,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -33,6 +34,8 @@ typedef struct opencl {
     qn_ctx *ctx;
     opencl_api cl;
     cl_device device;
+    uint32_t at[2];  /* its platform's number, and its own, as knob opencl counts */
+    char about[384]; /* both, the names, and how large it is */
     cl_context context;
     cl_queue queue;
     size_t members; /* of a group, at most */
@@ -116,7 +119,7 @@ static int rank_of(const opencl *o, cl_device d) {
 }
 
 /* The device that knob opencl says, "platform:device" by number; without it the best. */
-static cl_device choose(const opencl *o, str *why) {
+static cl_device choose(opencl *o, str *why) {
     cl_platform platform[MOST_DEVICES];
     cl_device device[MOST_DEVICES], best = NULL;
     uint32_t platforms = 0, devices = 0;
@@ -129,7 +132,10 @@ static cl_device choose(const opencl *o, str *why) {
         for (uint32_t j = 0; j < devices && j < MOST_DEVICES; j++) {
             bool asked = !*wanted || ((long)i == p && (long)j == d);
             if (!asked || !usable(o, device[j])) continue;
-            if (!best || rank_of(o, device[j]) > rank_of(o, best)) best = device[j];
+            if (best && rank_of(o, device[j]) <= rank_of(o, best)) continue;
+            best = device[j];
+            o->at[0] = i;
+            o->at[1] = j;
         }
     }
     if (!best && !platforms) str_add(why, "no OpenCL platform");
@@ -141,7 +147,8 @@ static cl_device choose(const opencl *o, str *why) {
 
 static void read_limits(opencl *o) {
     cl_device d = o->device;
-    char name[128] = "";
+    cl_platform platform = NULL;
+    char name[128] = "", of[128] = "";
     o->members = (size_t)device_number(o, d, CL_GROUP_MEMBERS);
     o->local = device_number(o, d, CL_LOCAL_BYTES);
     o->units = (uint32_t)device_number(o, d, CL_COMPUTE_UNITS);
@@ -149,10 +156,13 @@ static void read_limits(opencl *o) {
     o->rounds = device_number(o, d, CL_FLOAT_CONFIG) & CL_ROUNDED_DIVISION;
     o->fma = device_number(o, d, CL_FLOAT_CONFIG) & CL_FUSED_MULTIPLY_ADD;
     o->cl.GetDeviceInfo(d, CL_DEVICE_NAME, sizeof name - 1, name, NULL);
-    if (debug_on(o->ctx, 'e'))
-        log_line(o->ctx, "e opencl: %s, %u units, groups of %zu sharing %llu bytes%s", name,
-                 o->units, o->members, (unsigned long long)o->local,
-                 o->doubles ? "" : ", no doubles");
+    o->cl.GetDeviceInfo(d, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL);
+    o->cl.GetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof of - 1, of, NULL);
+    snprintf(o->about, sizeof o->about,
+             "%u:%u, %s of %s: %u units, groups of %zu sharing %llu bytes%s", o->at[0], o->at[1],
+             name, of, o->units, o->members, (unsigned long long)o->local,
+             o->doubles ? "" : ", no doubles");
+    if (debug_on(o->ctx, 'e')) log_line(o->ctx, "e opencl: %s", o->about);
 }
 
 /* In a forked child the runtime's threads are missing, and waiting for them would not end. */
@@ -400,6 +410,10 @@ static uint32_t opencl_lacks(void *state) {
     return ((opencl *)state)->doubles ? 0 : 1u << QN_F64;
 }
 
+static void opencl_tell(void *state, str *out) {
+    str_addf(out, "%s\n", ((opencl *)state)->about);
+}
+
 const dev_table dev_opencl = {
     .name = "opencl",
     .description = "a GPU, or what else OpenCL finds here",
@@ -408,6 +422,7 @@ const dev_table dev_opencl = {
     .close = opencl_close,
     .limits = opencl_limits,
     .lacks = opencl_lacks,
+    .tell = opencl_tell,
     .compile = opencl_compile,
     .unload = opencl_unload,
     .launch = opencl_launch,
