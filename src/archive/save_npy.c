@@ -11,7 +11,8 @@ static void check_dtype(saving *s, const archive_entry *e) {
 
 void save_npy(saving *s) {
     if (s->n != 1)
-        raise_error(s->ctx, QN_EARG, "archive_save: an npy file has one tensor, not %d", s->n);
+        raise_error(s->ctx, QN_EARG,
+                    "archive_save: an npy file has one tensor, not %d; npz has many", s->n);
     archive_entry *e = &s->entry[0];
     check_dtype(s, e);
     npy_write_header(&s->head, (qn_dtype)e->dtype, e->rank, e->shape);

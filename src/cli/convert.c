@@ -243,6 +243,16 @@ static bool convert_one(conversion *c, int i) {
     return made != NULL;
 }
 
+/* What the call that writes says of the file is said of OUT. */
+static int failed(const conversion *c, const char *out) {
+    static const char call[] = "archive_save: ";
+    const char *why = qn_error(c->qn);
+    if (strncmp(why, call, strlen(call)) != 0) return cli_failed("convert", "%s", why);
+    why += strlen(call);
+    bool named = !strncmp(why, out, strlen(out));
+    return cli_failed("convert", "%s%s%s", named ? "" : out, named ? "" : ": ", why);
+}
+
 static int convert_all(conversion *c, const char *in, const char *out) {
     c->from = qn_archive_open(c->qn, in);
     c->n = c->from ? qn_archive_count(c->from) : 0;
@@ -258,7 +268,7 @@ static int convert_all(conversion *c, const char *in, const char *out) {
                         &QN_ARCHIVE_OPTIONS(.kind = c->to_kind,
                                             .quants = c->to_gguf ? c->blocks : NULL,
                                             .like = c->from));
-    if (qn_error_code(c->qn)) return cli_failed("convert", "%s", qn_error(c->qn));
+    if (qn_error_code(c->qn)) return failed(c, out);
     printf("%s: %d tensors, %d of them changed\n", out, c->n, c->changed);
     return EXIT_DONE;
 }

@@ -75,6 +75,9 @@ check blocks_are_for_gguf status_is 2 "$quern" convert "$model" "$scratch/x.npz"
 check absent status_is 1 "$quern" info "$scratch/absent"
 check no_kind status_is 1 "$quern" convert "$model" "$scratch/x.txt"
 check kinds_are_listed says 'safetensors, gguf'
+check many_tensors_in_npy status_is 1 "$quern" convert "$model" "$scratch/x.npy"
+check many_tensors_in_npy_are_said says \
+    "^quern convert: $scratch/x.npy: an npy file has one tensor, not [0-9]*; npz has many"
 check no_archive status_is 1 "$quern" info "$text"
 check nothing_is_left sh -c "! ls -a $scratch | grep -E '^x\\.|part'"
 test_end
