@@ -9,6 +9,7 @@
  *     static _Alignas(MLP_ALIGN) char arena[MLP_ARENA_BYTES];
  *     mlp_run(x, y, arena);
  *
+ * The caller's _Alignas is C11; in C99 memory is aligned in another way.
  * docs/export.md shows what is written and how it is compiled. */
 #ifndef QUERN_EXPORT_H
 #define QUERN_EXPORT_H

@@ -15,6 +15,8 @@ has() { # has FILE TEXT...: all of them
         grep -q -- "$part" "$file" || { echo "no $part"; return 1; }
     done
 }
+check page_names_every_category_of_traces sh -c "grep -rhoE 'trace_span\([a-z>-]+, \"[a-z]+\"' src | cut -d '\"' -f 2 |
+    sort -u | while read -r c; do grep -q \"^|.*\\\`\$c\\\`.* |.* |\" docs/view.md || { echo \$c; exit 1; }; done"
 check records record mlp.rec "$1/examples/03_mlp"
 check views_a_recording status_is 0 "$quern" view "$scratch/mlp.rec" --out "$scratch/mlp.html"
 check shows_calls_graph_and_kernels has mlp.html "The program.s calls" "The graph" "The plan" "Loops as lowered" Sched
