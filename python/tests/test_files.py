@@ -95,6 +95,19 @@ class Files(unittest.TestCase):
             with self.assertRaises(ValueError):
                 qn.load(self.path)
 
+    def test_a_file_of_another_format_is_called_by_its_name(self):
+        try:
+            import numpy as np
+        except ImportError:
+            self.skipTest("no NumPy")
+        for save, words in ((lambda f: np.save(f, np.ones(3)), "npy file"),
+                            (lambda f: np.savez(f, np.ones(3)), "npz file"),
+                            (lambda f: f.write(b"Once upon a time"), "text")):
+            with open(self.path, "wb") as f:
+                save(f)
+            with self.assertRaisesRegex(ValueError, f"not a safetensors file, it looks like .*{words}"):
+                qn.load(self.path)
+
 
 if __name__ == "__main__":
     unittest.main()
