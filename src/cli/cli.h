@@ -147,6 +147,7 @@ bool cli_write_file(const char *command, const char *path, const void *data, siz
 
 int command_train(int argc, char **argv);
 void train_list(void);                  /* train/named.c: what other models there are */
+bool train_names(const char *name);     /* is it one of them? */
 int train_named(int argc, char **argv); /* argv[0] is the model's name */
 int command_generate(int argc, char **argv);
 int command_chat(int argc, char **argv);

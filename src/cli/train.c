@@ -353,8 +353,25 @@ static int run(trainer *t) {
     return status == EXIT_DONE ? finish(t) : status;
 }
 
+/* A model's name, which may stand behind options, before all others; false: there is none. It is
+ * the first argument that is neither an option nor an option's value. */
+static bool put_name_first(int argc, char **argv) {
+    int at = 0;
+    while (at < argc && argv[at][0] == '-') {
+        bool alone = strchr(argv[at], '=') || !strcmp(argv[at], "--json") ||
+                     !strcmp(argv[at], "--resume") || !strcmp(argv[at], "--help") ||
+                     !strcmp(argv[at], "-h");
+        at += alone ? 1 : 2;
+    }
+    if (at >= argc || (at && !train_names(argv[at]))) return false;
+    char *name = argv[at];
+    memmove(argv + 1, argv, (size_t)at * sizeof *argv);
+    argv[0] = name;
+    return true;
+}
+
 int command_train(int argc, char **argv) {
-    if (argc > 0 && argv[0][0] != '-') return train_named(argc, argv); /* a model by its name */
+    if (put_name_first(argc, argv)) return train_named(argc, argv);
     train_options o = {.out = "model.safetensors",
                        .steps = 2000,
                        .seed = 1,

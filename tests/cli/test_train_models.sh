@@ -47,6 +47,11 @@ check saves_its_config sh -c "$quern info $out | grep -q 'quern.config = .\"in\"
 check leaves_no_checkpoint test ! -e "$out.checkpoint"
 check set_comes_behind_the_file status_is 0 mlp --steps 1 --set hidden=16 --set=layers=2
 check and_each_counts sh -c "$quern info $out | grep -q '\\[16, 16\\] 3.weight'"
+# shellcheck disable=SC2086
+check options_stand_before_the_name status_is 0 "$quern" train $digits --json --steps=2 --config "$config" mlp \
+    --out "$out" --set hidden=24
+check and_count_there sh -c "[ \$(grep -c '\"step\":' $scratch/stdout) = 2 ] &&
+    $quern info $out | grep -q '\\[24, 64\\] 0.weight'"
 check one_step_without_json status_is 0 sh -c "$quern train mlp $digits --config $config --out $out --steps 3"
 check says_what_it_made grep -q 'saved as' "$scratch/stdout"
 check time_ends_it status_is 0 mlp --steps 100000000 --seconds 0.5

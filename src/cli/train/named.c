@@ -324,6 +324,10 @@ static int no_model(const char *name) {
     return EXIT_USAGE;
 }
 
+bool train_names(const char *name) {
+    return model_named(name) != NULL;
+}
+
 void train_list(void) {
     printf("\nOther models, of which quern train NAME --help says more:\n");
     for (int i = 0; model_at(i); i++) printf("  %-10s %s\n", model_at(i)->name, model_at(i)->help);
