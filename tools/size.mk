@@ -7,7 +7,7 @@ ALL_CFLAGS += $(if $(strip $(SANFLAGS)),,-fno-asynchronous-unwind-tables)
 FAST := $(addprefix src/,base/arena.c base/guard.c base/handle.c base/hash.c base/heap.c base/str.c base/threads.c \
     graph/build.c graph/history.c graph/make.c graph/node.c graph/order.c graph/shape.c graph/tensor.c \
     graph/tuple.c graph/rules/% func/api.c func/frame.c sym/sym.c sym/map.c plan/key.c plan/lift.c routine/% \
-    run/buffer.c run/loop/loop.c run/plan.c run/plans.c run/realize.c dev/cpu/cpu.c)
+    run/buffer.c run/loop/loop.c run/plan.c run/realize.c dev/cpu/cpu.c)
 SMALL := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(FAST),$(LIBSRC)))
 $(if $(filter -O2,$(CFLAGS)),$(SMALL)): ALL_CFLAGS += -Os
 # Keys of elements are to be made by vectors; at -O2 gcc makes none of loops of unknown length.

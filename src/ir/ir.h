@@ -367,7 +367,8 @@ void ir_replace(kernel *k, stmt_id s, expr_id what, expr_id by); /* one expressi
  * loop in it whose extent changes gets a new variable (of the same name) with the new extent. */
 void ir_subst(kernel *k, stmt_id s, int n, const sym *var, const sym *value);
 expr_id ir_subst_expr(kernel *k, expr_id e, int n, const sym *var, const sym *value);
-bool ir_expr_uses(const kernel *k, expr_id e, sym var); /* through its syms */
+bool ir_expr_uses(const kernel *k, expr_id e, sym var);   /* through its syms */
+bool ir_expr_counts(const kernel *k, expr_id e, sym var); /* by it: as a number, not as a place */
 bool ir_expr_reads(const kernel *k, expr_id e, mem_id mem);
 bool ir_expr_takes(const kernel *k, expr_id e, expr_id part); /* is `part` a subexpression of it? */
 int ir_tile_number(const kernel *k, mem_id m);                /* "t3" is the tile with number 3 */

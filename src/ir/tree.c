@@ -557,6 +557,14 @@ static bool uses_var(const kernel *k, const ir_expr *e, question q) {
            (sym_uses(k->syms, e->load.index, q.var) || sym_uses(k->syms, e->load.valid, q.var));
 }
 
+static bool counts_by(const kernel *k, const ir_expr *e, question q) {
+    return e->kind == EXPR_INDEX && sym_uses(k->syms, e->index, q.var);
+}
+
+bool ir_expr_counts(const kernel *k, expr_id e, sym var) {
+    return any_expr(k, e, counts_by, (question){.var = var});
+}
+
 static bool reads_mem(const kernel *k, const ir_expr *e, question q) {
     (void)k;
     return e->kind == EXPR_LOAD && e->load.mem == q.mem;

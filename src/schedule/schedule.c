@@ -163,22 +163,25 @@ bool schedule_loads_in_step(scheduler *m, const ir_access *t, stmt_id outer, stm
            co == sym_mul(s, ci, schedule_at(m, inner)->l.extent);
 }
 
+bool schedule_stores_number(const scheduler *m, stmt_id loop, sym var, bool parts) {
+    for (stmt_id c = loop; c; c = ir_next(m->k, c, loop)) {
+        const ir_stmt *x = schedule_at(m, c);
+        for (int i = 0; x->kind == STMT_STORE && i < x->n; i++) {
+            bool alone = ir_e(m->k, x->store.value[i])->kind == EXPR_INDEX;
+            if ((parts || alone) && ir_expr_counts(m->k, x->store.value[i], var)) return true;
+        }
+    }
+    return false;
+}
+
 bool schedule_in_step_but(scheduler *m, stmt_id outer, stmt_id inner, mem_id mem) {
-    sym vo = schedule_at(m, outer)->l.var;
     ir_access *t;
     uint32_t count = ir_accesses(m->k, inner, &t);
     for (uint32_t i = 0; i < count; i++) {
         if (mem && t[i].mem == mem && t[i].load) continue;
         if (!schedule_loads_in_step(m, &t[i], outer, inner)) return false;
     }
-    for (stmt_id c = inner; c; c = ir_next(m->k, c, inner)) {
-        const ir_stmt *x = schedule_at(m, c);
-        for (int i = 0; x->kind == STMT_STORE && i < x->n; i++) { /* an index used as a value */
-            expr_id e = x->store.value[i];
-            if (ir_expr_uses(m->k, e, vo) && ir_e(m->k, e)->kind == EXPR_INDEX) return false;
-        }
-    }
-    return true;
+    return !schedule_stores_number(m, inner, schedule_at(m, outer)->l.var, false);
 }
 
 void schedule_merge_in_step(scheduler *m, loop_chain *c) {

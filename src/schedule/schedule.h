@@ -263,6 +263,8 @@ bool schedule_is_arg(const scheduler *m, const ir_access *t);
 int64_t schedule_bytes(const scheduler *m, mem_id mem, int64_t elements);
 /* Can (outer, inner) be one index to the access: outer's stride = inner's * extent? */
 bool schedule_loads_in_step(scheduler *m, const ir_access *t, stmt_id outer, stmt_id inner);
+/* Does a store below the loop store what var counts, or, with `parts`, something made of it? */
+bool schedule_stores_number(const scheduler *m, stmt_id loop, sym var, bool parts);
 /* Can they be one index to all accesses below the loops, but for loads of mem (0: no exception)? */
 bool schedule_in_step_but(scheduler *m, stmt_id outer, stmt_id inner, mem_id mem);
 static inline bool schedule_in_step(scheduler *m, stmt_id outer, stmt_id inner) {
@@ -417,7 +419,7 @@ void schedule_copy_across(scheduler *m, const loop_chain *c, int deep);
 
 /* ---- attention.c ----------------------------------------------------------------------------- */
 
-bool schedule_is_attention(const scheduler *m, stmt_id loop);
+bool schedule_is_attention(scheduler *m, stmt_id loop);
 /* Schedule rows with products inside; false where the loop is none. */
 bool schedule_attention(scheduler *m, stmt_id loop);
 

@@ -15,7 +15,16 @@
  * In a nest the block's loops move inside. Where it is a product, a few of its iterations are
  * combined into a register tile of mr iterations x u vectors, whose operands are a vector of rows
  * and a broadcast scalar. So nothing is packed but what varies by row and is strided (stage), once
- * a block. Nothing of the softmax crosses lanes. */
+ * a block. Nothing of the softmax crosses lanes.
+ *
+ * The planner (plan/attention.c) relies on it: what it makes a kernel of blocks is to be scheduled
+ * so, and not as loops around a sum, which would add one term at a time. So
+ *
+ *   - rows, keys and sums may be of several axes, as the [batch, time] rows of a loss, over which
+ *     the gradient of what they share is summed. Loops that go through memory as one become one
+ *     first (merge); a product may be summed by several loops in any case;
+ *   - a statistic may be one of values in memory, and be stored. Then accumulate has the loops over
+ *     the block inside of its own already, so each nest finds them where they are. */
 #include "schedule/schedule.h"
 
 enum {                    /* of the algorithm, not of a machine */
@@ -67,6 +76,18 @@ static bool of_row(const scheduler *m, stmt_id row, expr_id value) {
     return ir_expr_uses(m->k, value, schedule_at(m, row)->l.var);
 }
 
+/* Is it a loop around one statement? */
+static bool does_one_thing(const scheduler *m, stmt_id s) {
+    const ir_stmt *x = schedule_at(m, s);
+    return x->kind == STMT_LOOP && x->first == x->last;
+}
+
+static bool defined_inside(const scheduler *m, stmt_id loop, mem_id tile) {
+    for (stmt_id s = loop; (s = ir_next(m->k, s, loop));)
+        if (schedule_at(m, s)->kind == STMT_DEF && schedule_at(m, s)->def.mem == tile) return true;
+    return false;
+}
+
 /* Is there a contraction inside the loop, in a tile of its own, of something that all rows share?
  * A sum of a row's own squares is none, nor that of a head's values by the weights of its only
  * query: there lanes go along the row. Row 0: of anything. */
@@ -75,12 +96,14 @@ static bool has_product(const scheduler *m, stmt_id loop, stmt_id row) {
         expr_id factor[2];
         if (!ir_adds_product(m->k, s, factor)) continue;
         if (row && of_row(m, row, factor[0]) && of_row(m, row, factor[1])) continue;
-        stmt_id r = schedule_at(m, s)->parent, in = schedule_at(m, r)->parent;
-        if (r == loop || !ir_inside(m->k, in, loop) || schedule_trips(m, r) < LEAST_DEPTH) continue;
-        for (stmt_id d = schedule_at(m, in)->first; d; d = schedule_at(m, d)->next)
-            if (schedule_at(m, d)->kind == STMT_DEF &&
-                schedule_at(m, d)->def.mem == schedule_at(m, s)->store.mem[0])
-                return true;
+        stmt_id in = schedule_at(m, s)->parent;
+        bool deep = false;
+        while (in != loop) { /* a sum, of several loops perhaps */
+            deep |= schedule_trips(m, in) >= LEAST_DEPTH;
+            in = schedule_at(m, in)->parent;
+            if (!does_one_thing(m, in)) break;
+        }
+        if (deep && defined_inside(m, in, schedule_at(m, s)->store.mem[0])) return true;
     }
     return false;
 }
@@ -97,35 +120,41 @@ static bool is_attention_row(const scheduler *m, const loop_chain *c) {
     return product && loops > 1;
 }
 
-/* Expand all tiles of a row over the block; false where that is not legal. A row may have none,
- * where all it reads is in memory. */
-static bool expand_tiles(block *b, stmt_id row, int rows) {
+/* The first tile that is defined in the body, 0: none. */
+static mem_id tile_of(const scheduler *m, stmt_id body) {
+    for (stmt_id s = schedule_at(m, body)->first; s; s = schedule_at(m, s)->next)
+        if (schedule_at(m, s)->kind == STMT_DEF) return schedule_at(m, s)->def.mem;
+    return 0;
+}
+
+/* Expand all tiles of a row over the block, which is all that `rows` holds; false where that is not
+ * legal. A row may have none, where all it reads is in memory. */
+static bool expand_tiles(block *b, stmt_id rows) {
     scheduler *m = b->m;
-    mem_id tile[64];
-    sym size[64];
-    int n = 0;
-    for (stmt_id s = schedule_at(m, row)->first; s && n < 64; s = schedule_at(m, s)->next) {
+    mem_id tile = tile_of(m, stmt_of(m, b->v));
+    if (!tile) return true;
+    if (!step_accumulate(maybe(m), tile, b->v).done) return false;
+    if (!step_accumulate(maybe(m), tile, b->u).done) return false;
+    for (stmt_id s = schedule_at(m, rows)->first; s; s = schedule_at(m, s)->next) {
         if (schedule_at(m, s)->kind != STMT_DEF) continue;
-        tile[n] = schedule_at(m, s)->def.mem;
-        size[n++] = ir_m(m->k, schedule_at(m, s)->def.mem)->size;
+        tile = schedule_at(m, s)->def.mem;
+        if (ir_m(m->k, tile)->size != sym_const(m->k->syms, b->rows))
+            step_transform_layout(m, tile, b->rows);
     }
-    if (!n) return true;
-    if (!step_accumulate(maybe(m), tile[0], b->v).done) return false;
-    if (!step_accumulate(maybe(m), tile[0], b->u).done) return false;
-    for (int i = 0; i < n; i++)
-        if (size[i] != SYM_ONE) step_transform_layout(m, tile[i], rows);
     return true;
 }
 
-/* Move the block's loops, outermost in this nest, as far inside as is legal. */
+/* Move the block's loops as far inside as is legal. They are outermost in this nest, or, where it
+ * reduces what is in memory, innermost already. */
 static loop_chain sink(block *b, stmt_id nest) {
     scheduler *m = b->m;
     loop_chain c = loop_chain_of(m, nest);
-    b->u = c.loop[0];
-    b->v = c.loop[1];
-    int v = 1;
+    bool outermost = c.n < 3 || schedule_at(m, stmt_of(m, c.loop[1]))->l.want == WANT_VEC;
+    int u = outermost ? 0 : c.n - 2, v = u + 1;
+    b->u = c.loop[u];
+    b->v = c.loop[v];
     while (v + 1 < c.n && loop_chain_swap(m, &c, v)) v++;
-    for (int u = 0; u + 1 < v && loop_chain_swap(m, &c, u);) u++;
+    while (u + 1 < v && loop_chain_swap(m, &c, u)) u++;
     c.body = stmt_of(m, c.loop[c.n - 1]);
     return c;
 }
@@ -180,12 +209,6 @@ static void transpose_result(const block *b, stmt_id product) {
 }
 
 /* ---- slices ---------------------------------------------------------------------------------- */
-
-static bool defined_inside(const scheduler *m, stmt_id loop, mem_id tile) {
-    for (stmt_id s = loop; (s = ir_next(m->k, s, loop));)
-        if (schedule_at(m, s)->kind == STMT_DEF && schedule_at(m, s)->def.mem == tile) return true;
-    return false;
-}
 
 /* Does the loop go along the row: is its variable in an index of a tile around it? */
 static bool along_row(const scheduler *m, loop_h l) {
@@ -345,13 +368,6 @@ static void fuse_neighbours(block *b) {
             i++;
         }
     }
-}
-
-/* The first tile that is defined in the body, 0: none. */
-static mem_id tile_of(const scheduler *m, stmt_id body) {
-    for (stmt_id s = schedule_at(m, body)->first; s; s = schedule_at(m, s)->next)
-        if (schedule_at(m, s)->kind == STMT_DEF) return schedule_at(m, s)->def.mem;
-    return 0;
 }
 
 /* Split the nest's iterations into slices of a row. */
@@ -552,11 +568,30 @@ static void beside_rows(scheduler *m, loop_h rows) {
     }
 }
 
+/* Loops of a row that go through memory as one are one: axes that a reshape took apart. */
+static void merge_axes(scheduler *m, stmt_id row) {
+    for (stmt_id s = row; (s = ir_next(m->k, s, row));) {
+        if (schedule_at(m, s)->kind != STMT_LOOP) continue;
+        loop_chain c = loop_chain_of(m, s);
+        schedule_merge_in_step(m, &c);
+        s = c.body;
+    }
+}
+
+/* A nest for each statement, where the loops over the block hold several. */
+static void divide(scheduler *m, stmt_id rows) {
+    for (stmt_id s = schedule_at(m, rows)->first; s; s = schedule_at(m, s)->next) {
+        loop_h in = {does_one_thing(m, s) ? loop_of(m, schedule_at(m, s)->first).id : 0};
+        if (in.id && step_fission(maybe(m), in).done) step_fission(maybe(m), loop_of(m, s));
+    }
+}
+
 /* Split the rows, the innermost loop of the chain, into blocks, and each statement of a row into a
  * nest over its block. */
 static bool make_nests(block *b, loop_chain *c) {
     scheduler *m = b->m;
     loop_h *rows = &c->loop[c->n - 1];
+    merge_axes(m, stmt_of(m, *rows));
     if (!pad_extent(m, *rows, b->rows)) return false;
     bool far = row_bytes(m, stmt_of(m, *rows)) * b->rows > machine_l2(m->limits);
     if (far) b->slice = slice_trips(b);
@@ -566,27 +601,47 @@ static bool make_nests(block *b, loop_chain *c) {
     loop2 lanes = schedule_vectors(m, blocks.inner);
     b->u = lanes.outer;
     b->v = lanes.inner;
-    if (expand_tiles(b, stmt_of(m, b->v), b->rows) && step_fission(maybe(m), b->v).done)
-        step_fission(m, b->u);
+    if (expand_tiles(b, stmt_of(m, *rows))) divide(m, stmt_of(m, *rows));
     for (stmt_id s = schedule_at(m, stmt_of(m, *rows))->first; s && b->nests < MOST_NESTS;
          s = schedule_at(m, s)->next)
         if (schedule_at(m, s)->kind == STMT_LOOP) b->nest[b->nests++].root = loop_of(m, s);
     return true;
 }
 
-/* Find its rows; false: they are too few, or none with products. */
-static bool takes(const scheduler *m, stmt_id loop, loop_chain *c) {
-    return find_rows(m, loop, c) && schedule_trips(m, c->body) >= m->lanes / 2;
+/* Are the rows of loop `inner`, and those of the loop around it, the rows of one? Not where a row's
+ * number says what is done, as a mask of what comes behind it does: loops are cut short by that. */
+static bool are_rows_of_one(scheduler *m, const loop_chain *c, int inner) {
+    stmt_id outer = stmt_of(m, c->loop[inner - 1]), rows = stmt_of(m, c->loop[inner]);
+    return does_one_thing(m, outer) && schedule_in_step(m, outer, rows) &&
+           !schedule_stores_number(m, rows, schedule_at(m, rows)->l.var, true);
 }
 
-bool schedule_is_attention(const scheduler *m, stmt_id loop) {
+/* Find its rows; false: they are too few, or none with products. *one: of the loops, the first of
+ * those whose rows are the rows of one. */
+static bool takes(scheduler *m, stmt_id loop, loop_chain *c, int *one) {
+    if (!find_rows(m, loop, c)) return false;
+    double rows = (double)schedule_trips(m, c->body);
+    for (*one = c->n - 1; *one && are_rows_of_one(m, c, *one);)
+        rows *= (double)trips_of(m, c->loop[--*one]);
+    return rows >= m->lanes / 2;
+}
+
+bool schedule_is_attention(scheduler *m, stmt_id loop) {
     loop_chain c;
-    return takes(m, loop, &c);
+    int one;
+    return takes(m, loop, &c, &one);
 }
 
 bool schedule_attention(scheduler *m, stmt_id loop) {
     loop_chain c;
-    if (!takes(m, loop, &c)) return false;
+    int one;
+    if (!takes(m, loop, &c, &one)) return false;
+    for (; c.n - 1 > one; c.n--) {
+        loop_h both = step_merge(maybe(m), c.loop[c.n - 2], c.loop[c.n - 1], "m");
+        if (!both.id) break;
+        c.loop[c.n - 2] = both;
+    }
+    c.body = stmt_of(m, c.loop[c.n - 1]);
     int vectors = block_vectors(m, c.body), trips = (int)m->limits->registers / 2 / vectors;
     block b = {.m = m, .rows = vectors * m->lanes};
     b.trips = trips < 1 ? 1 : trips < PRODUCT_TRIPS ? trips : PRODUCT_TRIPS;
