@@ -7,7 +7,10 @@
 #include "graph/loop/loop.h"
 #include "plan/fuse.h"
 
-enum { PAIR = 2 }; /* additions in a vector operation */
+enum {
+    PAIR = 2,          /* additions in a vector operation */
+    MOST_IN_BLOCK = 32 /* elements of a block with one scale */
+};
 
 /* ---- small questions ------------------------------------------------------------------------- */
 
@@ -106,8 +109,23 @@ static bool is_broadcast(const fuse *fu, node_id n, double size) {
     }
 }
 
+/* Bytes as whole numbers of 32 bits. */
+static bool is_of_bytes(const fuse *fu, node_id n) {
+    const graph_node *x = node_at(fu->g, n);
+    while (op_rows[x->op].class_ == CLASS_MOVE && !node_is_memory(x)) x = node_at(fu->g, x->src[0]);
+    if (node_is_memory(x) || x->op != OP_CAST || x->dtype != QN_I32) return false;
+    return qn_dtype_size(node_at(fu->g, x->src[0])->dtype) == 1;
+}
+
+/* A few words of bytes each, which cost less to multiply again than to store: the products of a
+ * block, that are scaled and added up where they are needed (schedule/block_product.c). */
+static bool is_block_product(const fuse *fu, const graph_node *x) {
+    return x->dtype == QN_I32 && fuse_reduced_size(fu, x) <= MOST_IN_BLOCK &&
+           is_of_bytes(fu, x->src[0]) && is_of_bytes(fu, x->src[1]);
+}
+
 bool fuse_has_contraction(const fuse *fu, const graph_node *x) {
-    if (x->op != OP_SUM_PRODUCT) return false;
+    if (x->op != OP_SUM_PRODUCT || is_block_product(fu, x)) return false;
     if (x->sources == 3 && !fuse_info(fu, x->src[2])->index_ops) return false;
     double size = fuse_size(fu, x->src[0]);
     return is_broadcast(fu, x->src[0], size) && is_broadcast(fu, x->src[1], size);

@@ -347,7 +347,9 @@ static bool say_nest(scheduler *m, stmt_id loop, bool alone, stmt_id *learned) {
     }
     if (leaf) return true;
     bool first = alone && schedule_is_alone(m, loop);
-    if (first && schedule_is_attention(m, loop))
+    if (first && schedule_is_block_product(m, loop))
+        say_below(m->k, loop, in_order);
+    else if (first && schedule_is_attention(m, loop))
         *learned = loop;
     else if (!first || !say_product(m, loop))
         say_rows(m, loop);

@@ -359,6 +359,12 @@ ir_grouping schedule_block_dots_grouping(scheduler *m, stmt_id loop); /* of the 
 /* Schedule them; false where the chain, inside a row, is none, or refuses. */
 bool schedule_block_dots(scheduler *m, const loop_chain *c);
 
+/* ---- block_product.c ------------------------------------------------------------------------- */
+
+/* Rows and columns of such sums, words of neighbouring columns behind each other. */
+bool schedule_is_block_product(scheduler *m, stmt_id loop);
+bool schedule_block_product(scheduler *m, stmt_id loop);
+
 /* ---- scatter.c ------------------------------------------------------------------------------- */
 
 /* Of a kernel that scatters: share its columns among threads. The loop over the shares; 0: it is no

@@ -10,9 +10,9 @@
  *   vectorized.
  *   All tiles defined directly in i's body grow together. The rest of the body is distributed
  *   statement by statement. Loop i goes into a serial loop if the growing tiles are not indexed by
- *   that loop's variable, the loop defines no tile itself, and its extent does not depend on i; it
- *   goes around anything else, and neighbours share one loop. The first loop i keeps its name. An
- *   initial value that depends on i becomes a store in front.
+ *   that loop's variable, and its extent does not depend on i, around all of its body if that
+ *   defines a tile; it goes around anything else, and neighbours share one loop. The first loop i
+ *   keeps its name. An initial value that depends on i becomes a store in front.
  *   Legal where there is no loop-carried dependence on i, but for updates by one monoid.
  *   The new index is i*size + index, so the loop accumulated over first varies fastest.
  *
@@ -97,8 +97,6 @@ static bool goes_inside(const spreading *p, stmt_id s) {
     const ir_stmt *t = ir_s(p->k, s);
     if (t->kind != STMT_LOOP || t->loop != LOOP_SERIAL) return false;
     if (sym_uses(p->k->syms, t->l.extent, p->loop.l.var)) return false;
-    for (stmt_id c = t->first; c; c = ir_s(p->k, c)->next)
-        if (ir_s(p->k, c)->kind == STMT_DEF) return false;
     return !tells_elements(p, s);
 }
 
@@ -130,8 +128,10 @@ static void close_wrapper(spreading *p) {
  * A statement stays in the tree until it is moved, so that its loops' names count as taken. */
 static void spread(spreading *p, const stmt_id *list, uint32_t n, stmt_id parent, stmt_id before) {
     kernel *k = p->k;
+    bool whole = false; /* what is defined here lives as long as one iteration */
+    for (uint32_t i = 0; i < n; i++) whole |= ir_s(k, list[i])->kind == STMT_DEF;
     for (uint32_t i = 0; i < n; i++) {
-        if (!goes_inside(p, list[i])) {
+        if (whole || !goes_inside(p, list[i])) {
             if (!p->wrapper) p->wrapper = new_wrapper(p, parent, before);
             ir_move(k, list[i], p->wrapper, 0);
             continue;
