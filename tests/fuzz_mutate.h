@@ -236,6 +236,7 @@ static const char *const words[] = {
     "trim",
     "serial",
     "accumulate",
+    "accumulate_through",
     "rfactor",
     "tree_reduce",
     "block_reduction",

@@ -105,11 +105,24 @@ static qn_tensor *unpacked(const llm_weight *w) {
     return w->quant ? qn_dequantize(w->t, (qn_quant)w->quant) : qn_cast(w->t, QN_F32);
 }
 
+/* The same by whole numbers; NULL where it is not to be had so. */
+static qn_tensor *times_bytes(qn_tensor *x, const llm_weight *w) {
+    int64_t deep = qn_dim(x, 1);
+    if (qn_dim(x, 0) != 1) {
+        if (!quant_has_panels(w->quant, qn_dim(w->t, 0), deep)) return NULL;
+        quant_panels panels = quant_panels_of(w->t, w->scales, w->quant, deep);
+        return quant_panel_product(x, &panels);
+    }
+    if (!w->scales || !quant_has_product(w->quant)) return NULL;
+    quant_rows rows = quant_rows_of(x, w->quant); /* the same for all that take x */
+    return quant_product(&rows, w->t, w->scales, w->quant);
+}
+
 /* Rows x times a matrix [out, in]; `turned`: [in, out]. */
 static qn_tensor *times(const pass *p, qn_tensor *x, const llm_weight *w, bool turned) {
-    if (p->bytes && !turned && w->scales && quant_has_product(w->quant)) {
-        quant_rows rows = quant_rows_of(x, w->quant); /* the same for all that take x */
-        return quant_product(&rows, w->t, w->scales, w->quant);
+    if (p->bytes && !turned && x && w->quant) {
+        qn_tensor *y = times_bytes(x, w);
+        if (y) return y;
     }
     return qn_matmul(x, turned ? unpacked(w) : qn_transpose(unpacked(w), 0, 1));
 }
@@ -322,7 +335,7 @@ static qn_tensor *forward(pass p, llm_kind kind, qn_tensor *const *in) {
     llm *m = p.m;
     const llm_config *c = &m->config;
     qn_tensor *const *next = in + (kind == GRAPH_LOSSES ? 2 : kind == GRAPH_BATCH ? 3 : 1);
-    p.bytes = m->int8 && kind == GRAPH_TOKEN;
+    p.bytes = m->int8 && (kind == GRAPH_TOKEN || kind == GRAPH_CHUNK);
     if (kind == GRAPH_BATCH) {
         p.rows.cache = in[1];
         p.rows.held = in[2];

@@ -46,18 +46,23 @@ static qn_tensor *lanes_of(qn_tensor *x, const product_type *t) {
     return quant_shape(qn_cast(x, QN_I32), 2, (const int64_t[]){lanes, t->products});
 }
 
-quant_rows quant_rows_of(qn_tensor *x, int type) {
-    const product_type *t = find(type);
-    quant_rows r = {0};
-    int64_t blocks = x ? qn_dim(x, 1) / BLOCK : 0;
+qn_tensor *quant_rounded(qn_tensor *x, int64_t blocks, qn_tensor **scales) {
     x = quant_shape(x, 2, (const int64_t[]){blocks, BLOCK});
     qn_tensor *d = qn_max(qn_abs(x), -1, true), *most = qn_like(d, LARGEST);
     d = qn_div(d, most);
     qn_tensor *by = qn_where(qn_eq(d, qn_like(d, 0)), qn_like(d, 1), d);
-    qn_tensor *q = qn_clamp(qn_round(qn_div(x, by)), -LARGEST, LARGEST);
+    *scales = quant_shape(d, 1, &blocks);
+    return qn_clamp(qn_round(qn_div(x, by)), -LARGEST, LARGEST);
+}
+
+quant_rows quant_rows_of(qn_tensor *x, int type) {
+    const product_type *t = find(type);
+    quant_rows r = {0};
+    int64_t blocks = x ? qn_dim(x, 1) / BLOCK : 0;
+    qn_tensor *q = quant_rounded(x, blocks, &r.scales);
     q = qn_transpose(shape4(qn_cast(q, QN_I8), blocks, t->halves, t->bytes), 1, 2);
     q = quant_shape(q, 2, (const int64_t[]){t->halves, blocks * t->bytes});
-    r.scales = qn_contiguous(quant_shape(d, 1, &blocks));
+    r.scales = qn_contiguous(r.scales);
     r.whole = qn_contiguous(q);
     qn_tensor *sums = qn_cast(qn_sum(lanes_of(r.whole, t), -1, false), QN_I32);
     r.excess = qn_contiguous(qn_mul(sums, func_integer(sums, -t->more)));

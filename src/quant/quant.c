@@ -82,9 +82,14 @@ qn_tensor *quant_half_scales(qn_tensor *halves, int type) {
     return qn_select(qn_unflatten(halves, last, 2, (const int64_t[]){-1, each}), last + 1, 0);
 }
 
+qn_tensor *quant_whole_of(qn_tensor *blocks, int type) {
+    const quant_type *t = quant_find(type);
+    return by_rows(blocks, t->bytes, t->elements, quant_whole(type));
+}
+
 qn_tensor *quant_by_scales(qn_tensor *blocks, qn_tensor *scales, int type) {
     const quant_type *t = quant_find(type);
-    qn_tensor *whole = quant_float(by_rows(blocks, t->bytes, t->elements, quant_whole(type)));
+    qn_tensor *whole = quant_float(quant_whole_of(blocks, type));
     int last = func_rank(whole) - 1;
     qn_tensor *y = qn_unflatten(whole, last, 2, (int64_t[]){-1, t->elements});
     return qn_flatten(qn_mul(qn_cast(qn_unsqueeze(scales, -1), QN_F32), y), last, last + 1);

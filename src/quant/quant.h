@@ -69,6 +69,22 @@ quant_rows quant_rows_of(qn_tensor *x, int type); /* for products with blocks of
  * beside them (quant_scales). */
 qn_tensor *quant_product(const quant_rows *r, qn_tensor *blocks, qn_tensor *scales, int type);
 
+/* Whole numbers of f32 [m, 32 * blocks], f32 [m, blocks, 32], times *scales, f32 [m, blocks]. */
+qn_tensor *quant_rounded(qn_tensor *x, int64_t blocks, qn_tensor **scales);
+
+/* ---- panels.c -------------------------------------------------------------------------------- */
+
+/* A matrix of blocks as bytes in the order in which a product of many rows reads them. */
+typedef struct quant_panels {
+    qn_tensor *raised; /* u8 [panels, blocks, 8, 16, 4]: the word of each of 16 columns, + 128 */
+    qn_tensor *scales; /* f32 [panels, blocks, 16] */
+} quant_panels;
+bool quant_has_panels(int type, int64_t columns, int64_t deep);
+/* Of u8 [columns, bytes]; `scales` as of quant_product, or NULL. */
+quant_panels quant_panels_of(qn_tensor *blocks, qn_tensor *scales, int type, int64_t deep);
+/* f32 [m, columns]: rows f32 [m, deep], rounded by blocks to whole numbers, times that matrix. */
+qn_tensor *quant_panel_product(qn_tensor *x, const quant_panels *w);
+
 /* ---- quant.c --------------------------------------------------------------------------------- */
 
 typedef struct quant_type {
@@ -83,6 +99,8 @@ const quant_type *quant_find(int type); /* NULL: no such */
 qn_tensor *quant_scales(qn_tensor *blocks, int type);
 /* The same of the blocks' bytes as f16 [.., n * bytes / 2]: a look at them, nothing is copied. */
 qn_tensor *quant_half_scales(qn_tensor *halves, int type);
+/* The whole numbers of blocks, of types with quant_whole. */
+qn_tensor *quant_whole_of(qn_tensor *blocks, int type);
 /* qn_dequantize by these scales, to the bit. */
 qn_tensor *quant_by_scales(qn_tensor *blocks, qn_tensor *scales, int type);
 

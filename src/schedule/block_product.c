@@ -73,10 +73,12 @@ static int64_t choose_tile(const scheduler *m, const block_product *p, int64_t *
     return rows < most ? rows : ceil_div(rows, ceil_div(rows, most));
 }
 
-/* The tile gets an element for each trip of the loops, the last of which goes in first. */
-static bool spread(scheduler *m, mem_id tile, int n, const loop_h *l) {
+/* Both tiles get an element for each trip of the loops, the last of which goes in first. */
+static bool spread(scheduler *m, const block_product *p, int n, const loop_h *l) {
     for (int i = n; i-- > 0;)
-        if (!step_accumulate(m, tile, l[i]).done) return false;
+        if (!step_accumulate_through(m, p->dots.sum, l[i]).done) return false;
+    for (int i = n; i-- > 0;)
+        if (!step_accumulate(m, p->dots.part, l[i]).done) return false;
     return true;
 }
 
@@ -106,8 +108,7 @@ bool schedule_block_product(scheduler *m, stmt_id loop) {
     step_swap(m, row.inner, column.outer);
     step_swap(m, row.outer, column.outer); /* jt it mr u v */
     const loop_h tile[] = {row.inner, vector.outer, vector.inner};
-    if (!spread(m, p.dots.sum, 3, tile) || !spread(m, p.dots.part, 3, tile))
-        return true; /* correct, if slow */
+    if (!spread(m, &p, 3, tile)) return true; /* correct, if slow */
     step_want(m, part, WANT_WORD);
     step_swap(m, part, row.inner);
     step_swap(m, part, vector.outer);

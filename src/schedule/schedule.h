@@ -190,6 +190,7 @@ bool step_prefetch_nest(scheduler *m, mem_id mem, loop_h at, loop_h nest);
 bool step_prefetch_trip(scheduler *m, mem_id mem, loop_h l, int64_t trips);
 /* `l` is then the first of the loops that it is spread over: the others. */
 made_loops step_accumulate(scheduler *m, mem_id tile, loop_h l);
+made_loops step_accumulate_through(scheduler *m, mem_id tile, loop_h l);
 made_rfactor step_rfactor(scheduler *m, mem_id tile, loop_h l);
 made_loops step_tree_reduce(scheduler *m, loop_h l); /* a loop a halving */
 /* The tile of what is subtracted. */

@@ -333,6 +333,10 @@ made_loops step_accumulate(scheduler *m, mem_id tile, loop_h l) {
     return make_loops(m, TRANSFORM_accumulate, tile, l);
 }
 
+made_loops step_accumulate_through(scheduler *m, mem_id tile, loop_h l) {
+    return make_loops(m, TRANSFORM_accumulate_through, tile, l);
+}
+
 made_rfactor step_rfactor(scheduler *m, mem_id tile, loop_h l) {
     sched_step s = on_tile(TRANSFORM_rfactor, tile, l);
     transform_made made;

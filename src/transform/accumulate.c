@@ -10,11 +10,14 @@
  *   vectorized.
  *   All tiles defined directly in i's body grow together. The rest of the body is distributed
  *   statement by statement. Loop i goes into a serial loop if the growing tiles are not indexed by
- *   that loop's variable, and its extent does not depend on i, around all of its body if that
- *   defines a tile; it goes around anything else, and neighbours share one loop. The first loop i
- *   keeps its name. An initial value that depends on i becomes a store in front.
+ *   that loop's variable, the loop defines no tile itself, and its extent does not depend on i; it
+ *   goes around anything else, and neighbours share one loop. The first loop i keeps its name. An
+ *   initial value that depends on i becomes a store in front.
  *   Legal where there is no loop-carried dependence on i, but for updates by one monoid.
  *   The new index is i*size + index, so the loop accumulated over first varies fastest.
+ *
+ * accumulate_through t i   is the same, but i goes into loops that define tiles, too, around all of
+ *   their bodies: a sum of what is itself summed up, of which i can be moved further inside.
  *
  * rfactor t r       def t; for .. { for r { t += x } }
  *     becomes       def t; def w[extent of r] = identity; for .. { for r { w[r] += x } }
@@ -79,6 +82,7 @@ typedef struct spreading {
     uint32_t accesses;
     stmt_id wrapper; /* the copy of i's loop that takes the next statement, 0: make one */
     bool used;       /* the loop with i's own variable has been placed */
+    bool through;    /* i goes into loops that define tiles */
     transform_made *made;
 } spreading;
 
@@ -97,6 +101,8 @@ static bool goes_inside(const spreading *p, stmt_id s) {
     const ir_stmt *t = ir_s(p->k, s);
     if (t->kind != STMT_LOOP || t->loop != LOOP_SERIAL) return false;
     if (sym_uses(p->k->syms, t->l.extent, p->loop.l.var)) return false;
+    for (stmt_id c = t->first; c && !p->through; c = ir_s(p->k, c)->next)
+        if (ir_s(p->k, c)->kind == STMT_DEF) return false;
     return !tells_elements(p, s);
 }
 
@@ -207,12 +213,15 @@ static void move_definitions(kernel *k, stmt_id loop, const ir_access *t, uint32
     }
 }
 
-bool transform_accumulate(kernel *k, mem_id tile, stmt_id loop, transform_made *made, str *why) {
+static bool accumulate(kernel *k, const transform_args *a, bool through, transform_made *made,
+                       str *why) {
+    stmt_id loop = a->loop[0];
     bool *grows = arena_zeroed(&k->arena, k->mems * sizeof *grows);
-    if (ir_s(k, loop)->kind != STMT_LOOP || !tile_allowed(k, tile, loop, grows, why)) return false;
+    if (ir_s(k, loop)->kind != STMT_LOOP || !tile_allowed(k, a->mem, loop, grows, why))
+        return false;
     growth g = {grows, k->mems, ir_s(k, loop)->l.var};
     grow_accesses(k, loop, &g);
-    spreading p = {.k = k, .grows = grows, .made = made};
+    spreading p = {.k = k, .grows = grows, .made = made, .through = through};
     p.accesses = ir_accesses(k, loop, &p.access);
     move_definitions(k, loop, p.access, p.accesses);
 
@@ -347,7 +356,11 @@ bool transform_rfactor(kernel *k, mem_id tile, stmt_id loop, transform_made *mad
 }
 
 bool apply_accumulate(kernel *k, const transform_args *a, transform_made *made, str *why) {
-    return transform_accumulate(k, a->mem, a->loop[0], made, why);
+    return accumulate(k, a, false, made, why);
+}
+
+bool apply_accumulate_through(kernel *k, const transform_args *a, transform_made *made, str *why) {
+    return accumulate(k, a, true, made, why);
 }
 
 bool apply_rfactor(kernel *k, const transform_args *a, transform_made *made, str *why) {

@@ -107,7 +107,6 @@ stmt_id transform_copy(kernel *k, stmt_id loop, stmt_id before);
 void transform_take_trips(kernel *k, stmt_id loop, sym first, sym count);
 bool transform_trim(kernel *k, stmt_id loop, str *why);
 bool transform_bind(kernel *k, stmt_id loop, loop_kind kind, str *why);
-bool transform_accumulate(kernel *k, mem_id tile, stmt_id loop, transform_made *made, str *why);
 bool transform_rfactor(kernel *k, mem_id tile, stmt_id loop, transform_made *made, str *why);
 bool transform_tree_reduce(kernel *k, stmt_id loop, transform_made *made, str *why);
 bool transform_offset(kernel *k, mem_id tile, mem_id packed, stmt_id at, transform_made *made,

@@ -1,0 +1,132 @@
+/* test_panels.c - many rows times blocks by whole numbers (quant/panels.c): against sums of doubles
+ * of what blocks and rows stand for, within what rounding both sides may add, at rows and columns
+ * around tiles, with instructions for dots and without. */
+#include "quant/quant.h"
+#include "run/run.h"
+#include "test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { BLOCK = 32, ROWS_MOST = 33, COLUMNS_MOST = 96, DEEP_MOST = 512 };
+
+static float x_of[ROWS_MOST * DEEP_MOST], w_of[COLUMNS_MOST * DEEP_MOST];
+static float got[ROWS_MOST * COLUMNS_MOST];
+
+static void fill(float *x, int64_t n, uint64_t seed) {
+    for (int64_t i = 0; i < n; i++) x[i] = (float)(test_rand(&seed) % 20001) / 10000 - 1;
+}
+
+/* The largest of each block, of one row. */
+static double largest(const float *x, int64_t block) {
+    double most = 0;
+    for (int k = 0; k < BLOCK; k++) most = fmax(most, fabs((double)x[block * BLOCK + k]));
+    return most;
+}
+
+/* Both sides are rounded to 127ths of a block's largest; `exact`: columns are not. */
+static void hold(int type, int64_t m, int64_t n, int64_t deep, bool exact) {
+    for (int64_t i = 0; i < m * n; i++) {
+        const float *x = x_of + i / n * deep, *w = w_of + i % n * deep;
+        double sum = 0, most = 1e-6;
+        for (int64_t b = 0; b < deep / BLOCK; b++) {
+            double dx = largest(x, b) / 253, dw = exact ? 0 : largest(w, b) / 253;
+            for (int64_t k = b * BLOCK; k < (b + 1) * BLOCK; k++) {
+                sum += (double)x[k] * (double)w[k];
+                most += dx * fabs((double)w[k]) + dw * (fabs((double)x[k]) + dx);
+            }
+        }
+        if (!(fabs((double)got[i] - sum) <= most))
+            FAIL("type %d [%d, %d] deep %d: %g, not %g +- %g", type, (int)m, (int)n, (int)deep,
+                 (double)got[i], sum, most);
+    }
+}
+
+static void check_product(qn_ctx *qn, int type, int64_t m, int64_t n, int64_t deep) {
+    qn_scope scope = qn_scope_begin(qn);
+    fill(x_of, m * deep, (uint64_t)(m + 100 * n + 10000 * deep + type));
+    fill(w_of, n * deep, (uint64_t)(m + 7 * n + deep + type));
+    qn_tensor *x = qn_from(qn, QN_F32, 2, (int64_t[]){m, deep}, x_of);
+    qn_tensor *w = qn_quantize(qn_from(qn, QN_F32, 2, (int64_t[]){n, deep}, w_of), (qn_quant)type);
+    CHECK_INT(qn_read(qn_dequantize(w, (qn_quant)type), w_of, (size_t)(n * deep) * 4), QN_OK);
+    bool whole = quant_whole(type) != NULL;
+    for (int beside = 0; beside <= whole; beside++) {
+        qn_tensor *scales = beside ? quant_scales(w, type) : NULL;
+        quant_panels panels = quant_panels_of(w, scales, type, deep);
+        qn_tensor *y = quant_panel_product(x, &panels);
+        CHECK_INT(qn_read(y, got, (size_t)(m * n) * 4), QN_OK);
+        hold(type, m, n, deep, beside);
+    }
+    qn_scope_end(qn, scope);
+}
+
+static void all_shapes(const char *device, int threads) {
+    static const int types[] = {QN_Q8_0, QN_Q4_0, QN_Q5_0, QN_Q4_1, QN_Q5_1, QN_MXFP4};
+    static const int64_t rows[] = {1, 2, 7, 8, 13, 33}, columns[] = {16, 32, 48, 96},
+                         deep[] = {32, 64, 96, 512};
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = device, .threads = threads));
+    for (size_t r = 0; r < COUNT_OF(rows); r++)
+        for (size_t c = 0; c < COUNT_OF(columns); c++)
+            check_product(qn, types[(r + c) % COUNT_OF(types)], rows[r], columns[c],
+                          deep[(r + 2 * c) % COUNT_OF(deep)]);
+    CHECK_STR(qn_error(qn), "");
+    qn_close(qn);
+}
+
+static void rows_times_panels_are_what_blocks_stand_for(void) {
+    all_shapes("cpu", 1);
+    all_shapes("cpu", 3);
+}
+
+static void and_so_by_plain_loops(void) {
+    all_shapes("ref", 1);
+}
+
+static void and_without_dot_instructions(void) {
+    static const char *const isa[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
+    for (size_t i = 0; i < COUNT_OF(isa); i++) {
+        setenv("QN_ISA", isa[i], 1);
+        all_shapes("cpu", 1);
+    }
+    unsetenv("QN_ISA");
+}
+
+/* Types that are whole numbers times a scale lose nothing; zeros, infinities and NaN stay. */
+static void what_is_whole_is_exact(void) {
+    enum { N = 16 };
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu"));
+    for (int64_t i = 0; i < 4 * BLOCK; i++) x_of[i] = i / BLOCK == 3 ? 0 : (float)(i % 7) - 3;
+    for (int64_t i = 0; i < 4; i++) x_of[i * BLOCK] = i == 1 ? INFINITY : i == 2 ? NAN : 127;
+    for (int64_t i = 0; i < N * BLOCK; i++) w_of[i] = (float)(i % BLOCK ? i % 253 - 126 : 127);
+    qn_tensor *x = qn_from(qn, QN_F32, 2, (int64_t[]){4, BLOCK}, x_of);
+    qn_tensor *w = qn_quantize(qn_from(qn, QN_F32, 2, (int64_t[]){N, BLOCK}, w_of), QN_Q8_0);
+    quant_panels panels = quant_panels_of(w, quant_scales(w, QN_Q8_0), QN_Q8_0, BLOCK);
+    CHECK_INT(qn_read(quant_panel_product(x, &panels), got, 4 * N * 4), QN_OK);
+    for (int i = 0; i < 4 * N; i++) {
+        double sum = 0;
+        for (int k = 0; k < BLOCK; k++)
+            sum += (double)x_of[i / N * BLOCK + k] * (double)w_of[i % N * BLOCK + k];
+        if (i / N == 1 || i / N == 2)
+            CHECK(isnan(got[i]));
+        else
+            CHECK((double)got[i] == sum);
+    }
+    qn_close(qn);
+}
+
+static void only_whole_panels_and_blocks_have_such_a_product(void) {
+    CHECK(quant_has_panels(QN_Q4_K, 32, 256));
+    CHECK(!quant_has_panels(QN_Q8_0, 24, 64));
+    CHECK(!quant_has_panels(QN_Q8_0, 32, 48));
+    CHECK(!quant_has_panels(0, 32, 64));
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    RUN(rows_times_panels_are_what_blocks_stand_for);
+    RUN(and_so_by_plain_loops);
+    RUN(and_without_dot_instructions);
+    RUN(what_is_whole_is_exact);
+    RUN(only_whole_panels_and_blocks_have_such_a_product);
+    return test_end();
+}
