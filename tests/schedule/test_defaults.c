@@ -195,96 +195,6 @@ static void large_transpositions_write_lines_in_pairs(void) {
     }
 }
 
-/* Rows of products of so many bytes, each scaled, of so many blocks. */
-static void blocks_of(char text[900], int lanes, int products) {
-    snprintf(text, 900,
-             "kernel \"blocks\" {\n"
-             "  arg a0 f32[4096] write\n"
-             "  arg a1 u8[%d] read\n"
-             "  arg a2 i8[%d] read\n"
-             "  arg a3 f32[%d] read\n"
-             "  local t0 f32[1]\n"
-             "  local t1 i32[1]\n"
-             "  for i < 4096 {\n"
-             "    def t0 = f32(0)\n"
-             "    for b < %d {\n"
-             "      def t1 = i32(0)\n"
-             "      for k < %d {\n"
-             "        t1[0] += mul(cast:i32(a1[%d*i + %d*b + k]), cast:i32(a2[%d*b + k]))\n"
-             "      }\n"
-             "      t0[0] += mul(cast:f32(t1[0]), a3[%d*i + b])\n"
-             "    }\n"
-             "    a0[i] = t0[0]\n"
-             "  }\n"
-             "}\n",
-             4096 * lanes * products, lanes * products, 4096 * lanes, lanes, products,
-             lanes * products, products, products, lanes);
-}
-
-/* Words of several blocks are lanes, whose products dot instructions make. */
-static void blocks_of_bytes_go_by_words_in_lanes(void) {
-    static const struct {
-        int lanes, products;
-        const char *has, *has_not;
-    } of[] = {{1024, 4, "word k\n", "pad"},   {1024, 4, "split b 64", "pad"},
-              {512, 8, "word part\n", "pad"}, {96, 8, "split b 32", "pad"},
-              {10, 4, "pad b 16", "par k"},   {1024, 6, "par i", "word"}};
-    for (int i = 0; i < (int)COUNT_OF(of); i++) {
-        char text[900];
-        blocks_of(text, of[i].lanes, of[i].products);
-        check_default(text, of[i].has, of[i].has_not);
-    }
-}
-
-/* The same of many rows and columns; words of so many columns lie behind each other. */
-static void block_product_of(char text[1200], int rows, int columns, int width) {
-    int blocks = 4, panel = width * 32 * blocks;
-    snprintf(text, 1200,
-             "kernel \"blocks\" {\n"
-             "  arg a0 f32[%d] write\n"
-             "  arg a1 u8[%d] read\n"
-             "  arg a2 i8[%d] read\n"
-             "  arg a3 f32[%d] read\n"
-             "  local t0 f32[1]\n"
-             "  local t1 i32[1]\n"
-             "  for i < %d {\n"
-             "    for j < %d {\n"
-             "      def t0 = f32(0)\n"
-             "      for b < %d {\n"
-             "        def t1 = i32(0)\n"
-             "        for k < 32 {\n"
-             "          t1[0] += mul(cast:i32(a1[4*j + %d*(j/%d) + %d*b + %d*(k/4) + k]), "
-             "cast:i32(a2[%d*i + 32*b + k]))\n"
-             "        }\n"
-             "        t0[0] += mul(cast:f32(t1[0]), a3[%d*j + b])\n"
-             "      }\n"
-             "      a0[%d*i + j] = t0[0]\n"
-             "    }\n"
-             "  }\n"
-             "}\n",
-             rows * columns, columns * 32 * blocks, rows * 32 * blocks, columns * blocks, rows,
-             columns, blocks, panel - 4 * width, width, 32 * width, 4 * width - 4, 32 * blocks,
-             blocks, columns);
-}
-
-/* A register tile of both sums; what does not lie so goes another way. */
-static void many_rows_of_blocks_get_a_tile(void) {
-    static const struct {
-        int rows, columns, width;
-        const char *has, *has_not;
-    } of[] = {{128, 256, 16, "accumulate_through t0 v\n", "rfactor"},
-              {128, 256, 16, "word part\n", "par i"},
-              {128, 256, 64, "accumulate t1 mr\n", "rfactor"},
-              {3, 256, 16, "split i 3 -> it mr", "pad"},
-              {128, 256, 4, "par i", "accumulate_through"},
-              {128, 10, 16, "par p", "accumulate_through"}};
-    for (int i = 0; i < (int)COUNT_OF(of); i++) {
-        char text[1200];
-        block_product_of(text, of[i].rows, of[i].columns, of[i].width);
-        check_default(text, of[i].has, of[i].has_not);
-    }
-}
-
 static void lines_of_the_next_panel_are_prefetched(void) {
     char deep[800], flat[800];
     product_of(deep, 256, 768, 3072, BESIDE);
@@ -821,8 +731,6 @@ static void all(void) {
     RUN(vector_times_matrix_walks_the_matrix_as_it_lies);
     RUN(matrices_beside_each_other_share_the_streams);
     RUN(narrow_products_go_by_words);
-    RUN(blocks_of_bytes_go_by_words_in_lanes);
-    RUN(many_rows_of_blocks_get_a_tile);
     RUN(operands_outside_the_first_cache_are_prefetched);
     RUN(few_rows_go_along_the_sum);
     RUN(few_rows_that_collide_are_copied);

@@ -354,6 +354,55 @@ static void accumulate_finds_names_that_unmoved_loops_lack(void) {
           "accumulate t0 i");
 }
 
+/* Products of blocks, scaled and added up. */
+static const char *const sums_of_sums = "kernel \"sums\" {\n"
+                                        "  arg a0 f32[8] write\n"
+                                        "  arg a1 f32[96] read\n"
+                                        "  arg a2 f32[24] read\n"
+                                        "  local t0 f32[1]\n"
+                                        "  local t1 f32[1]\n"
+                                        "  for j < 8 {\n"
+                                        "    def t0 = f32(0)\n"
+                                        "    for b < 3 {\n"
+                                        "      def t1 = f32(0)\n"
+                                        "      for k < 4 {\n"
+                                        "        t1[0] += a1[12*j + 4*b + k]\n"
+                                        "      }\n"
+                                        "      t0[0] += mul(t1[0], a2[3*j + b])\n"
+                                        "    }\n"
+                                        "    a0[j] = t0[0]\n"
+                                        "  }\n"
+                                        "}\n";
+
+static void accumulate_through_moves_inside_loops_with_tiles(void) {
+    BECOMES(sums_of_sums, "accumulate_through t0 j\naccumulate t1 j",
+            "kernel \"sums\" {\n"
+            "  arg a0 f32[8] write\n"
+            "  arg a1 f32[96] read\n"
+            "  arg a2 f32[24] read\n"
+            "  local t0 f32[8]\n"
+            "  local t1 f32[8]\n"
+            "  def t0 = f32(0)\n"
+            "  for b < 3 {\n"
+            "    def t1 = f32(0)\n"
+            "    for k < 4 {\n"
+            "      for j < 8 {\n"
+            "        t1[j] += a1[4*b + 12*j + k]\n"
+            "      }\n"
+            "    }\n"
+            "    for j_2 < 8 {\n"
+            "      t0[j_2] += mul(t1[j_2], a2[b + 3*j_2])\n"
+            "    }\n"
+            "  }\n"
+            "  for j_1 < 8 {\n"
+            "    a0[j_1] = t0[j_1]\n"
+            "  }\n"
+            "}\n");
+    KEEPS(sums_of_sums, "split j 2 -> jo ji\naccumulate_through t0 ji\naccumulate_through t0 jo");
+    KEEPS(argmax, "accumulate_through t1 i");
+    REFUSES(sums_of_sums, "", "accumulate_through t1 j", "not defined in that loop");
+}
+
 /* ---- hoist ----------------------------------------------------------------------------------- */
 
 static void hoist_computes_invariant_values_once(void) {
@@ -403,6 +452,7 @@ static void all(void) {
     RUN(block_reduction_takes_all_tiles_of_the_loop);
     RUN(block_reduction_is_refused_where_blocks_would_change_the_result);
     RUN(accumulate_finds_names_that_unmoved_loops_lack);
+    RUN(accumulate_through_moves_inside_loops_with_tiles);
     RUN(spill_gives_a_loop_a_copy_to_read);
     RUN(spill_is_refused_where_there_is_nothing_to_copy);
     RUN(privatize_adds_terms_of_one_element_in_an_accumulator);

@@ -537,55 +537,6 @@ static void accumulate_twice_makes_a_register_tile(void) {
             "}\n");
 }
 
-/* Products of blocks, scaled and added up. */
-static const char *const sums_of_sums = "kernel \"sums\" {\n"
-                                        "  arg a0 f32[8] write\n"
-                                        "  arg a1 f32[96] read\n"
-                                        "  arg a2 f32[24] read\n"
-                                        "  local t0 f32[1]\n"
-                                        "  local t1 f32[1]\n"
-                                        "  for j < 8 {\n"
-                                        "    def t0 = f32(0)\n"
-                                        "    for b < 3 {\n"
-                                        "      def t1 = f32(0)\n"
-                                        "      for k < 4 {\n"
-                                        "        t1[0] += a1[12*j + 4*b + k]\n"
-                                        "      }\n"
-                                        "      t0[0] += mul(t1[0], a2[3*j + b])\n"
-                                        "    }\n"
-                                        "    a0[j] = t0[0]\n"
-                                        "  }\n"
-                                        "}\n";
-
-static void accumulate_through_moves_inside_loops_with_tiles(void) {
-    BECOMES(sums_of_sums, "accumulate_through t0 j\naccumulate t1 j",
-            "kernel \"sums\" {\n"
-            "  arg a0 f32[8] write\n"
-            "  arg a1 f32[96] read\n"
-            "  arg a2 f32[24] read\n"
-            "  local t0 f32[8]\n"
-            "  local t1 f32[8]\n"
-            "  def t0 = f32(0)\n"
-            "  for b < 3 {\n"
-            "    def t1 = f32(0)\n"
-            "    for k < 4 {\n"
-            "      for j < 8 {\n"
-            "        t1[j] += a1[4*b + 12*j + k]\n"
-            "      }\n"
-            "    }\n"
-            "    for j_2 < 8 {\n"
-            "      t0[j_2] += mul(t1[j_2], a2[b + 3*j_2])\n"
-            "    }\n"
-            "  }\n"
-            "  for j_1 < 8 {\n"
-            "    a0[j_1] = t0[j_1]\n"
-            "  }\n"
-            "}\n");
-    KEEPS(sums_of_sums, "split j 2 -> jo ji\naccumulate_through t0 ji\naccumulate_through t0 jo");
-    KEEPS(argmax, "accumulate_through t1 i");
-    REFUSES(sums_of_sums, "", "accumulate_through t1 j", "not defined in that loop");
-}
-
 static void accumulate_takes_all_states_and_initial_values(void) {
     BECOMES(argmax, "accumulate t1 i",
             "kernel \"argmax\" {\n"
@@ -806,7 +757,6 @@ static void all(void) {
     RUN(unroll_needs_a_constant_extent);
     RUN(accumulate_moves_a_loop_inside_its_reduction);
     RUN(accumulate_twice_makes_a_register_tile);
-    RUN(accumulate_through_moves_inside_loops_with_tiles);
     RUN(accumulate_takes_all_states_and_initial_values);
     RUN(accumulate_is_refused_for_carried_dependences);
     RUN(rfactor_gives_each_iteration_its_element);

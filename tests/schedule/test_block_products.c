@@ -1,0 +1,122 @@
+/* test_block_products.c - which schedules products of blocks of bytes get, of one row and of
+ * many. */
+#include "ir_cases.h"
+#include "records.h"
+#include "schedule/schedule.h"
+
+static void check_default(const char *text, const char *has, const char *has_not) {
+    const machine limits = record((machine){.name = "test",
+                                            .vector_bytes = 64,
+                                            .registers = 32,
+                                            .l1 = 32 << 10,
+                                            .l2 = 1 << 20,
+                                            .l3 = 8 << 20,
+                                            .threads = 2,
+                                            .dots = 7});
+    kernel *k = parse(text);
+    str s;
+    str_open(&s, &ctx.heap);
+    schedule_default(k, &limits, &s);
+    if (!strstr(s.s, has) || strstr(s.s, has_not)) FAIL("the schedule of %s is\n%s", k->name, s.s);
+    str_free(&s);
+    ir_close(k);
+}
+
+/* Rows of products of so many bytes, each scaled, of so many blocks. */
+static void blocks_of(char text[900], int lanes, int products) {
+    snprintf(text, 900,
+             "kernel \"blocks\" {\n"
+             "  arg a0 f32[4096] write\n"
+             "  arg a1 u8[%d] read\n"
+             "  arg a2 i8[%d] read\n"
+             "  arg a3 f32[%d] read\n"
+             "  local t0 f32[1]\n"
+             "  local t1 i32[1]\n"
+             "  for i < 4096 {\n"
+             "    def t0 = f32(0)\n"
+             "    for b < %d {\n"
+             "      def t1 = i32(0)\n"
+             "      for k < %d {\n"
+             "        t1[0] += mul(cast:i32(a1[%d*i + %d*b + k]), cast:i32(a2[%d*b + k]))\n"
+             "      }\n"
+             "      t0[0] += mul(cast:f32(t1[0]), a3[%d*i + b])\n"
+             "    }\n"
+             "    a0[i] = t0[0]\n"
+             "  }\n"
+             "}\n",
+             4096 * lanes * products, lanes * products, 4096 * lanes, lanes, products,
+             lanes * products, products, products, lanes);
+}
+
+/* Words of several blocks are lanes, whose products dot instructions make. */
+static void blocks_of_bytes_go_by_words_in_lanes(void) {
+    static const struct {
+        int lanes, products;
+        const char *has, *has_not;
+    } of[] = {{1024, 4, "word k\n", "pad"},   {1024, 4, "split b 64", "pad"},
+              {512, 8, "word part\n", "pad"}, {96, 8, "split b 32", "pad"},
+              {10, 4, "pad b 16", "par k"},   {1024, 6, "par i", "word"}};
+    for (int i = 0; i < (int)COUNT_OF(of); i++) {
+        char text[900];
+        blocks_of(text, of[i].lanes, of[i].products);
+        check_default(text, of[i].has, of[i].has_not);
+    }
+}
+
+/* The same of many rows and columns; words of so many columns lie behind each other. */
+static void block_product_of(char text[1200], int rows, int columns, int width) {
+    int blocks = 4, panel = width * 32 * blocks;
+    snprintf(text, 1200,
+             "kernel \"blocks\" {\n"
+             "  arg a0 f32[%d] write\n"
+             "  arg a1 u8[%d] read\n"
+             "  arg a2 i8[%d] read\n"
+             "  arg a3 f32[%d] read\n"
+             "  local t0 f32[1]\n"
+             "  local t1 i32[1]\n"
+             "  for i < %d {\n"
+             "    for j < %d {\n"
+             "      def t0 = f32(0)\n"
+             "      for b < %d {\n"
+             "        def t1 = i32(0)\n"
+             "        for k < 32 {\n"
+             "          t1[0] += mul(cast:i32(a1[4*j + %d*(j/%d) + %d*b + %d*(k/4) + k]), "
+             "cast:i32(a2[%d*i + 32*b + k]))\n"
+             "        }\n"
+             "        t0[0] += mul(cast:f32(t1[0]), a3[%d*j + b])\n"
+             "      }\n"
+             "      a0[%d*i + j] = t0[0]\n"
+             "    }\n"
+             "  }\n"
+             "}\n",
+             rows * columns, columns * 32 * blocks, rows * 32 * blocks, columns * blocks, rows,
+             columns, blocks, panel - 4 * width, width, 32 * width, 4 * width - 4, 32 * blocks,
+             blocks, columns);
+}
+
+/* A register tile of both sums; what does not lie so goes another way. */
+static void many_rows_of_blocks_get_a_tile(void) {
+    static const struct {
+        int rows, columns, width;
+        const char *has, *has_not;
+    } of[] = {{128, 256, 16, "accumulate_through t0 v\n", "rfactor"},
+              {128, 256, 16, "word part\n", "par i"},
+              {128, 256, 64, "accumulate t1 mr\n", "rfactor"},
+              {3, 256, 16, "split i 3 -> it mr", "pad"},
+              {128, 256, 4, "par i", "accumulate_through"},
+              {128, 10, 16, "par p", "accumulate_through"}};
+    for (int i = 0; i < (int)COUNT_OF(of); i++) {
+        char text[1200];
+        block_product_of(text, of[i].rows, of[i].columns, of[i].width);
+        check_default(text, of[i].has, of[i].has_not);
+    }
+}
+
+static void all(void) {
+    RUN(blocks_of_bytes_go_by_words_in_lanes);
+    RUN(many_rows_of_blocks_get_a_tile);
+}
+
+int main(int argc, char **argv) {
+    return run_raising(argc, argv, all);
+}
