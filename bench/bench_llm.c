@@ -1,11 +1,11 @@
 /* bench_llm.c - how fast a language model of a file reads a prompt and writes a text, alone and
  * several at a time, in tokens a second: what llama-bench prints as pp and tg.
  *
- *     bench_llm FILE [-p 512] [-n 32] [-s 16] [-c 1024] [-b 8]
+ *     bench_llm FILE [-p 512] [-n 32] [-s 16] [-c 1024] [-k 128] [-b 8]
  *
  * -p: tokens of the prompt, 0 for none; -n: tokens that are written; -s: texts that are written at
- * a time, 0 for none; -c: what the cache holds; -b: bits of activations (qn_llm_options). Threads
- * are QN_THREADS. Each figure is the best of three rounds behind one that compiles: a machine that
+ * a time, 0 for none; -c: what the cache holds; -k: tokens of a chunk, and -b: bits of activations
+ * (qn_llm_options). Threads are QN_THREADS. Each figure is the best of three rounds behind one that compiles: a machine that
  * others use is slower at times, never faster. Ids are arbitrary, and no text ends. */
 #include "limits.h"
 
@@ -15,7 +15,7 @@ enum { ROUNDS = 3, MOST_TEXTS = 32 };
 
 typedef struct asked {
     const char *file;
-    int64_t prompt, made, texts, context, bits;
+    int64_t prompt, made, texts, context, chunk, bits;
 } asked;
 
 static int32_t *some_ids(int64_t n, int64_t vocabulary, uint32_t seed) {
@@ -98,11 +98,8 @@ static bool measure(qn_llm *m, const asked *a, const int32_t *ids) {
 }
 
 static bool take_arguments(int n, char **given, asked *a) {
-    int64_t *number[128] = {['p'] = &a->prompt,
-                            ['n'] = &a->made,
-                            ['s'] = &a->texts,
-                            ['c'] = &a->context,
-                            ['b'] = &a->bits};
+    int64_t *number[128] = {['p'] = &a->prompt,  ['n'] = &a->made,  ['s'] = &a->texts,
+                            ['c'] = &a->context, ['k'] = &a->chunk, ['b'] = &a->bits};
     for (int i = 1; i < n; i++) {
         if (*given[i] != '-') {
             a->file = given[i];
@@ -118,14 +115,16 @@ static bool take_arguments(int n, char **given, asked *a) {
 int main(int n, char **given) {
     asked a = {.prompt = 512, .made = 32, .context = 1024};
     if (!take_arguments(n, given, &a) || !a.file) {
-        printf("bench_llm FILE [-p 512] [-n 32] [-s 16] [-c 1024] [-b 8]: no file, no figures\n");
+        printf("bench_llm FILE [-p 512] [-n 32] [-s 16] [-c 1024] [-k 128] [-b 8]: no file, no "
+               "figures\n");
         return a.file || n == 1 ? 0 : 2;
     }
     double t = bench_now();
     qn_ctx *qn = qn_open(NULL);
-    qn_llm *m = qn_llm_open(qn, a.file,
-                            &QN_LLM_OPTIONS(.context = a.context, .activation_bits = a.bits,
-                                            .caches = a.texts ? a.texts : 1));
+    qn_llm *m =
+        qn_llm_open(qn, a.file,
+                    &QN_LLM_OPTIONS(.context = a.context, .chunk = a.chunk,
+                                    .activation_bits = a.bits, .caches = a.texts ? a.texts : 1));
     qn_llm_info info;
     bool fine = m && qn_llm_get_info(m, &info, sizeof info) >= 0;
     if (fine)

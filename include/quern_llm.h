@@ -26,13 +26,15 @@ typedef struct qn_llm qn_llm;
 typedef struct qn_llm_options {
     size_t size;             /* QN_LLM_OPTIONS() */
     int64_t context;         /* tokens that the cache holds; 0: what the model says, 4096 at most */
-    int64_t chunk;           /* tokens that are read at once, from 2 to 4096; 0: 128 */
+    int64_t chunk;           /* tokens that are read at once, from 2 to 4096; 0: 128, or 256 where
+                              * activation_bits is 8 */
     bool half;               /* the cache is f16, not f32 */
     int64_t caches;          /* how many texts it can have read at a time, to 1024; 0: 1 */
     bool copied;             /* weights are read into memory, not mapped */
-    int64_t activation_bits; /* 8: what blocks of q8_0 and q4_0 are multiplied with for a single
-                              * token is rounded to bytes, by blocks: faster, and other logits
-                              * (docs/llm.md), weights copied; 0: f32 */
+    int64_t activation_bits; /* 8: what weights in blocks are multiplied with is rounded to bytes,
+                              * by blocks of 32: for a chunk of a prompt, and for a single token of
+                              * weights of q8_0 and q4_0. Faster, and other logits (docs/llm.md),
+                              * weights copied; 0: f32 */
 } qn_llm_options;
 #define QN_LLM_OPTIONS(...) QN_STRUCT(qn_llm_options, __VA_ARGS__)
 

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 enum { CONTEXT_USUAL = 4096, CONTEXT_MOST = 1 << 24, CHUNK_USUAL = 128, CHUNK_MOST = 4096 };
+enum { CHUNK_BYTES = 256 /* panels are made for each chunk (quant/panels.c) */ };
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -45,7 +46,7 @@ static void cache_make(llm *m, const qn_llm_options *o) {
     const llm_config *c = &m->config;
     int64_t trained = c->size[DIM_TRAINED], half = c->size[DIM_HALF];
     m->context = o->context ? o->context : trained < CONTEXT_USUAL ? trained : CONTEXT_USUAL;
-    m->chunk = o->chunk ? o->chunk : CHUNK_USUAL;
+    m->chunk = o->chunk ? o->chunk : o->activation_bits ? CHUNK_BYTES : CHUNK_USUAL;
     m->half = o->half;
     if (o->activation_bits && o->activation_bits != 8)
         raise_error(m->ctx, QN_ERANGE, "llm_open: activations of %lld bits; it is 8, or 0 for f32",

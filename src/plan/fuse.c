@@ -362,6 +362,14 @@ void fuse_buffer(fuse *fu, node_id n, uint32_t number, uint64_t around, uint32_t
     fuse_enter(fu, n, &u);
 }
 
+/* Is it asked for in this order, and read by one kernel, in another? Each of the two then goes along
+ * what it writes; as a further output of the reader nobody would read it. */
+static bool is_rearranged(const fuse *fu, node_id n) {
+    const fuse_node *f = fuse_info(fu, n);
+    return node_at(fu->g, n)->op == OP_CONTIGUOUS && !f->is_root && f->count == 1 &&
+           !f->uses[0].straight;
+}
+
 static void decide(fuse *fu, node_id n) {
     const graph_node *x = node_at(fu->g, n);
     fuse_node *f = fuse_info(fu, n);
@@ -413,7 +421,7 @@ static void decide(fuse *fu, node_id n) {
         partial = !store && is_partial_sum(fu, n);
     }
     if (store || partial) {
-        store_node(fu, n, partial || fuse_weighs_rows(fu, n));
+        store_node(fu, n, partial || fuse_weighs_rows(fu, n) || is_rearranged(fu, n));
         return;
     }
     for (uint32_t i = 0; i < f->count; i++) {

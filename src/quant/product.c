@@ -17,6 +17,7 @@
 #include "quant/quant.h"
 
 enum { BLOCK = 32, LARGEST = 127 };
+#define LEAST 0x1p-126 /* scales below have no reciprocal: such blocks are zeros */
 
 typedef struct product_type {
     int type, bytes; /* of a block's elements, behind its scale */
@@ -50,9 +51,9 @@ qn_tensor *quant_rounded(qn_tensor *x, int64_t blocks, qn_tensor **scales) {
     x = quant_shape(x, 2, (const int64_t[]){blocks, BLOCK});
     qn_tensor *d = qn_max(qn_abs(x), -1, true), *most = qn_like(d, LARGEST);
     d = qn_div(d, most);
-    qn_tensor *by = qn_where(qn_eq(d, qn_like(d, 0)), qn_like(d, 1), d);
+    qn_tensor *none = qn_lt(d, qn_like(d, LEAST)), *by = qn_where(none, qn_like(d, 1), d);
     *scales = quant_shape(d, 1, &blocks);
-    return qn_clamp(qn_round(qn_div(x, by)), -LARGEST, LARGEST);
+    return qn_clamp(qn_round(qn_mul(x, qn_reciprocal(by))), -LARGEST, LARGEST);
 }
 
 quant_rows quant_rows_of(qn_tensor *x, int type) {

@@ -109,8 +109,8 @@ static void half_a_cache_is_near(void) {
     logits_are_those_of_plain_loops(false, NULL, true, 2e-2);
 }
 
-/* Logits behind ten tokens, one at a time, of a model of q8_0. */
-static void single_tokens(int64_t activation_bits, double *out) {
+/* Logits behind ten tokens, so many at a time, of a model of q8_0. */
+static void ten_tokens(int64_t activation_bits, int each, double *out) {
     tiny t;
     int32_t ids[10];
     const float *logits = NULL;
@@ -118,7 +118,8 @@ static void single_tokens(int64_t activation_bits, double *out) {
     qn_llm *m = open_tiny(qn, &t, false, &(tiny_change){.type = 8},
                           &QN_LLM_OPTIONS(.context = 40, .activation_bits = activation_bits));
     random_ids(ids, 10, 5);
-    for (int i = 0; i < 10; i++) CHECK_INT(qn_llm_feed(m, 1, ids + i, &logits), QN_OK);
+    for (int i = 0; i < 10; i += each)
+        CHECK_INT(qn_llm_feed(m, each, ids + i, &logits), QN_OK);
     for (int i = 0; i < T_VOCABULARY; i++) out[i] = logits ? (double)logits[i] : 0;
     qn_llm_close(m);
     CHECK_STR(qn_error(qn), "");
@@ -126,17 +127,22 @@ static void single_tokens(int64_t activation_bits, double *out) {
     tiny_free(&t);
 }
 
-/* Of single tokens by bytes; other lengths are as they were. */
+/* Of single tokens and of a prompt by bytes. */
 static void activations_of_bytes_are_near(void) {
     const qn_llm_options o = {.activation_bits = 8};
-    double got[2][T_VOCABULARY], square = 0, off = 0;
+    double got[3][T_VOCABULARY];
     logits_are_near(false, NULL, o, 2e-5); /* no blocks */
-    for (int i = 0; i < 2; i++) single_tokens(i ? 8 : 0, got[i]);
-    for (int i = 0; i < T_VOCABULARY; i++) {
-        square += got[0][i] * got[0][i];
-        off += (got[1][i] - got[0][i]) * (got[1][i] - got[0][i]);
+    ten_tokens(0, 1, got[0]);
+    ten_tokens(8, 1, got[1]);
+    ten_tokens(8, 10, got[2]);
+    for (int k = 1; k < 3; k++) {
+        double square = 0, off = 0;
+        for (int i = 0; i < T_VOCABULARY; i++) {
+            square += got[0][i] * got[0][i];
+            off += (got[k][i] - got[0][i]) * (got[k][i] - got[0][i]);
+        }
+        if (!(off > 0 && off < 2e-3 * square)) FAIL("off by %g of the square", off / square);
     }
-    if (!(off > 0 && off < 2e-3 * square)) FAIL("off by %g of the square", off / square);
 }
 
 static void positions_are_scaled_without_a_kind(void) {
