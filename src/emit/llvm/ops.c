@@ -9,6 +9,8 @@
  * No fast-math flags: NaN, infinities and signed zeros behave as the rows say. */
 #include "emit/llvm/llvm.h"
 
+#include <math.h>
+
 /* ---- types ---------------------------------------------------------------------------------- */
 
 ll_type llvm_type(llvm *s, int dtype) {
@@ -133,24 +135,27 @@ static val integer_to_float(llvm *s, int to, int from, val x) {
     return rounded(s, to, llvm_cast(s, opcode, x, llvm_type(s, to)));
 }
 
-static val clamped(llvm *s, val x, int64_t lo, int64_t hi) {
-    val least = llvm_int_like(s, x, lo), most = llvm_int_like(s, x, hi);
-    x = llvm_select(s, llvm_compare(s, LL_SLT, x, least), least, x);
-    return llvm_select(s, llvm_compare(s, LL_SGT, x, most), most, x);
+static val float_to_unsigned(llvm *s, int to, val x) {
+    ll_type types[2] = {llvm_shaped(s, llvm_type(s, to), x), s->L->TypeOf(x.v)};
+    return llvm_call(s, (llvm_name){"llvm.fptoui.sat", 2, types}, 1, &x.v, x.level, x.vec);
 }
 
-/* Truncation that saturates, NaN giving 0; narrow integers by way of i32. */
-static val float_to_integer(llvm *s, int to, val x) {
-    size_t size = qn_dtype_size((qn_dtype)to);
-    bool is_unsigned = dtype_is_unsigned(to);
+/* Truncation that saturates, NaN giving 0; narrow integers by way of i32. What is out of range is
+ * so before it is converted: of vectors the saturating intrinsic becomes a branch an element. */
+static val float_to_integer(llvm *s, int to, int from, val x) {
+    int size = (int)qn_dtype_size((qn_dtype)to), digits = from == QN_F64 ? 53 : 24;
+    bool is_unsigned = dtype_is_unsigned(to), exact = 8 * size - 1 <= digits;
+    if (is_unsigned && size >= 4) return float_to_unsigned(s, to, x);
     ll_type wide = size == 8 ? s->t_i64 : s->t_i32;
-    ll_type types[2] = {llvm_shaped(s, wide, x), s->L->TypeOf(x.v)};
-    const char *name = is_unsigned && size >= 4 ? "llvm.fptoui.sat" : "llvm.fptosi.sat";
-    val r = llvm_call(s, (llvm_name){name, 2, types}, 1, &x.v, x.level, x.vec);
-    if (size >= 4) return r;
-    int64_t half = (int64_t)1 << (8 * size - 1);
-    r = is_unsigned ? clamped(s, r, 0, 2 * half - 1) : clamped(s, r, -half, half - 1);
-    return llvm_cast(s, LL_TRUNC, r, llvm_type(s, to));
+    double above = ldexp(1, is_unsigned ? 8 * size : 8 * size - 1); /* the first that is not held */
+    val least = llvm_number_like(s, x, is_unsigned ? 0 : -above), none = llvm_number_like(s, x, 0);
+    val most = llvm_number_like(s, x, exact ? above - 1 : 0);
+    val over = llvm_compare_real(s, LL_OGE, x, llvm_number_like(s, x, above));
+    x = llvm_select(s, llvm_compare_real(s, LL_OLT, x, least), least, x);
+    x = llvm_select(s, is_nan(s, x), none, llvm_select(s, over, most, x));
+    val r = llvm_cast(s, LL_FPTOSI, x, wide);
+    if (!exact) r = llvm_select(s, over, llvm_int_like(s, r, size == 8 ? INT64_MAX : INT32_MAX), r);
+    return size >= 4 ? r : llvm_cast(s, LL_TRUNC, r, llvm_type(s, to));
 }
 
 val llvm_convert(llvm *s, int to, int from, val x) {
@@ -164,7 +169,7 @@ val llvm_convert(llvm *s, int to, int from, val x) {
         if (from == QN_F64) return from_double(s, to, x);
         return to == QN_F64 ? llvm_cast(s, LL_FPEXT, x, t) : rounded(s, to, x);
     }
-    if (dtype_is_float(from)) return float_to_integer(s, to, x);
+    if (dtype_is_float(from)) return float_to_integer(s, to, from, x);
     if (qn_dtype_size((qn_dtype)to) <= qn_dtype_size((qn_dtype)from) && from != QN_BOOL)
         return llvm_cast(s, LL_TRUNC, x, t);
     return llvm_cast(s, dtype_is_unsigned(from) || from == QN_BOOL ? LL_ZEXT : LL_SEXT, x, t);
