@@ -1,12 +1,13 @@
 /* bench_llm.c - how fast a language model of a file reads a prompt and writes a text, alone and
  * several at a time, in tokens a second: what llama-bench prints as pp and tg.
  *
- *     bench_llm FILE [-p 512] [-n 32] [-s 16] [-c 1024] [-k 128] [-b 8]
+ *     bench_llm FILE [-p 512] [-n 32] [-s 16] [-c 1024] [-k 128] [-b 8] [-r 1]
  *
  * -p: tokens of the prompt, 0 for none; -n: tokens that are written; -s: texts that are written at
  * a time, 0 for none; -c: what the cache holds; -k: tokens of a chunk, and -b: bits of activations
- * (qn_llm_options). Threads are QN_THREADS. Each figure is the best of three rounds behind one that compiles: a machine that
- * others use is slower at times, never faster. Ids are arbitrary, and no text ends. */
+ * (qn_llm_options); -r 1: weights are read into memory, not mapped. Threads are QN_THREADS. Each
+ * figure is the best of three rounds behind one that compiles: a machine that others use is slower
+ * at times, never faster. Ids are arbitrary, and no text ends. */
 #include "limits.h"
 
 #include <quern_llm.h>
@@ -15,7 +16,7 @@ enum { ROUNDS = 3, MOST_TEXTS = 32 };
 
 typedef struct asked {
     const char *file;
-    int64_t prompt, made, texts, context, chunk, bits;
+    int64_t prompt, made, texts, context, chunk, bits, copied;
 } asked;
 
 static int32_t *some_ids(int64_t n, int64_t vocabulary, uint32_t seed) {
@@ -98,8 +99,9 @@ static bool measure(qn_llm *m, const asked *a, const int32_t *ids) {
 }
 
 static bool take_arguments(int n, char **given, asked *a) {
-    int64_t *number[128] = {['p'] = &a->prompt,  ['n'] = &a->made,  ['s'] = &a->texts,
-                            ['c'] = &a->context, ['k'] = &a->chunk, ['b'] = &a->bits};
+    int64_t *number[128] = {
+        ['p'] = &a->prompt, ['n'] = &a->made,   ['s'] = &a->texts, ['c'] = &a->context,
+        ['k'] = &a->chunk,  ['r'] = &a->copied, ['b'] = &a->bits};
     for (int i = 1; i < n; i++) {
         if (*given[i] != '-') {
             a->file = given[i];
@@ -115,15 +117,16 @@ static bool take_arguments(int n, char **given, asked *a) {
 int main(int n, char **given) {
     asked a = {.prompt = 512, .made = 32, .context = 1024};
     if (!take_arguments(n, given, &a) || !a.file) {
-        printf("bench_llm FILE [-p 512] [-n 32] [-s 16] [-c 1024] [-k 128] [-b 8]: no file, no "
-               "figures\n");
+        printf(
+            "bench_llm FILE [-p 512] [-n 32] [-s 16] [-c 1024] [-k 128] [-b 8] [-r 1]: no file, no "
+            "figures\n");
         return a.file || n == 1 ? 0 : 2;
     }
     double t = bench_now();
     qn_ctx *qn = qn_open(NULL);
     qn_llm *m =
         qn_llm_open(qn, a.file,
-                    &QN_LLM_OPTIONS(.context = a.context, .chunk = a.chunk,
+                    &QN_LLM_OPTIONS(.context = a.context, .chunk = a.chunk, .copied = a.copied != 0,
                                     .activation_bits = a.bits, .caches = a.texts ? a.texts : 1));
     qn_llm_info info;
     bool fine = m && qn_llm_get_info(m, &info, sizeof info) >= 0;
