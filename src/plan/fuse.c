@@ -362,8 +362,8 @@ void fuse_buffer(fuse *fu, node_id n, uint32_t number, uint64_t around, uint32_t
     fuse_enter(fu, n, &u);
 }
 
-/* Is it asked for in this order, and read by one kernel, in another? Each of the two then goes along
- * what it writes; as a further output of the reader nobody would read it. */
+/* Is it asked for in this order, and read by one kernel, in another? Each of the two then goes
+ * along what it writes; as a further output of the reader nobody would read it. */
 static bool is_rearranged(const fuse *fu, node_id n) {
     const fuse_node *f = fuse_info(fu, n);
     return node_at(fu->g, n)->op == OP_CONTIGUOUS && !f->is_root && f->count == 1 &&

@@ -118,8 +118,7 @@ static void ten_tokens(int64_t activation_bits, int each, double *out) {
     qn_llm *m = open_tiny(qn, &t, false, &(tiny_change){.type = 8},
                           &QN_LLM_OPTIONS(.context = 40, .activation_bits = activation_bits));
     random_ids(ids, 10, 5);
-    for (int i = 0; i < 10; i += each)
-        CHECK_INT(qn_llm_feed(m, each, ids + i, &logits), QN_OK);
+    for (int i = 0; i < 10; i += each) CHECK_INT(qn_llm_feed(m, each, ids + i, &logits), QN_OK);
     for (int i = 0; i < T_VOCABULARY; i++) out[i] = logits ? (double)logits[i] : 0;
     qn_llm_close(m);
     CHECK_STR(qn_error(qn), "");
