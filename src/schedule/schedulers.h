@@ -9,7 +9,7 @@
  *             first root and others do nothing but fill memory, ANY all others */
 X(reduction, schedule_reduction, LEAF, "loops that reduce into tiles beside them, of the whole kernel")
 X(elementwise, schedule_elementwise, LEAF, "loops around stores: streams, copies, transpositions")
-X(block_product, schedule_block_product, ALONE, "rows, columns, and a sum of small products that are scaled")
+X(block_product, schedule_block_product, ALONE, "rows, columns and a sum of scaled products")
 X(attention, schedule_attention, ALONE, "rows with products inside")
 X(convolution, schedule_convolution, ALONE, "a contraction over windows, or of more loops than three")
 X(contraction, schedule_contraction, ALONE, "rows, columns and a sum")
