@@ -32,9 +32,10 @@ typedef struct qn_llm_options {
     int64_t caches;          /* how many texts it can have read at a time, to 1024; 0: 1 */
     bool copied;             /* weights are read into memory, not mapped */
     int64_t activation_bits; /* 8: what weights in blocks are multiplied with is rounded to bytes,
-                              * by blocks of 32: for a chunk of a prompt, and for a single token of
-                              * weights of q8_0 and q4_0. Faster, and other logits (docs/llm.md),
-                              * weights copied; 0: f32 */
+                              * by blocks of 32: for a chunk of a prompt, for eight texts and more
+                              * that are made together, and for a single token of weights of q8_0
+                              * and q4_0. Faster, and other logits (docs/llm.md), weights copied;
+                              * 0: f32 */
 } qn_llm_options;
 #define QN_LLM_OPTIONS(...) QN_STRUCT(qn_llm_options, __VA_ARGS__)
 
@@ -172,9 +173,9 @@ QN_API qn_code qn_llm_step(qn_llm *m, qn_llm_progress *out, size_t size);
 /* A step of the text of each of n caches, whichever is selected, into out [n], `size` bytes each.
  * Those that make a token make it together, 32 at a time: weights are read once for all of them, so
  * that many texts take little longer than one (but for mixtures of experts). Their logits are those
- * of qn_llm_step but for the last bits, and of f32 whatever activation_bits says. QN_EARG: a cache
- * is given twice, or as qn_llm_step; nothing was done. Other errors are of the texts whose state is
- * QN_LLM_FAILED; the rest have gone on. */
+ * of qn_llm_step but for the last bits; with activation_bits 8, those of fewer than eight texts are
+ * of f32. QN_EARG: a cache is given twice, or as qn_llm_step; nothing was done. Other errors are of
+ * the texts whose state is QN_LLM_FAILED; the rest have gone on. */
 QN_API qn_code qn_llm_step_many(qn_llm *m, int64_t n, const int64_t *caches, qn_llm_progress *out,
                                 size_t size);
 

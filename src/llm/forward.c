@@ -87,6 +87,8 @@ typedef struct batch {
     qn_tensor *at;           /* [n]: the row of all caches that a token is written to */
 } batch;
 
+enum { BYTES_LEAST = 8 }; /* rows for which panels of bytes are made (quant/panels.c) */
+
 typedef struct pass {
     llm *m;
     const llm_weight *w; /* of the layer */
@@ -335,7 +337,8 @@ static qn_tensor *forward(pass p, llm_kind kind, qn_tensor *const *in) {
     llm *m = p.m;
     const llm_config *c = &m->config;
     qn_tensor *const *next = in + (kind == GRAPH_LOSSES ? 2 : kind == GRAPH_BATCH ? 3 : 1);
-    p.bytes = m->int8 && (kind == GRAPH_TOKEN || kind == GRAPH_CHUNK);
+    bool many = kind == GRAPH_CHUNK || (kind == GRAPH_BATCH && p.n >= BYTES_LEAST);
+    p.bytes = m->int8 && (kind == GRAPH_TOKEN || many);
     if (kind == GRAPH_BATCH) {
         p.rows.cache = in[1];
         p.rows.held = in[2];

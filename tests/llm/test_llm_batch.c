@@ -102,6 +102,59 @@ static void each_is_what_it_is_alone(bool gemma, const tiny_change *change, bool
     tiny_free(&t);
 }
 
+enum { EIGHT = 8, NEW = 3 };
+
+/* Eight texts by bytes, NEW tokens each, made together or one text after the other; the logits
+ * behind each. */
+static void eight_texts(bool beside, int32_t (*ids)[NEW], double (*logits)[T_VOCABULARY]) {
+    const int64_t cache[EIGHT] = {0, 1, 2, 3, 4, 5, 6, 7};
+    const int each = beside ? EIGHT : 1;
+    qn_llm_progress p[EIGHT];
+    tiny t;
+    qn_ctx *qn = qn_open(NULL);
+    qn_llm *m =
+        open_tiny(qn, &t, false, &(tiny_change){.type = 8},
+                  &QN_LLM_OPTIONS(.context = CONTEXT, .caches = EIGHT, .activation_bits = 8));
+    for (int k = 0; k < EIGHT; k++) {
+        const int32_t prompt = 3 * k;
+        CHECK_INT(qn_llm_select(m, k), QN_OK);
+        CHECK_INT(qn_llm_begin(m, 1, &prompt, &QN_LLM_GENERATE(.most = NEW, .ignore_end = true)),
+                  QN_OK);
+    }
+    for (int first = 0; first < EIGHT; first += each) do {
+            CHECK_INT(qn_llm_step_many(m, each, cache + first, p + first, sizeof p[0]), QN_OK);
+        } while (p[first].state <= QN_LLM_WRITES);
+    for (int k = 0; k < EIGHT; k++) {
+        const float *row;
+        CHECK_INT(p[k].made, NEW);
+        CHECK_INT(qn_llm_select(m, k), QN_OK);
+        CHECK_INT(qn_llm_feed(m, 0, NULL, &row), QN_OK);
+        if (p[k].made == NEW) memcpy(ids[k], p[k].ids, sizeof ids[k]);
+        for (int i = 0; i < T_VOCABULARY; i++) logits[k][i] = (double)row[i];
+    }
+    qn_llm_close(m);
+    CHECK_STR(qn_error(qn), "");
+    qn_close(qn);
+    tiny_free(&t);
+}
+
+/* What is rounded to bytes is the same, so the logits are but for the last bits; those of f32 would
+ * be off by a thousandth of the square. */
+static void eight_texts_by_bytes_are_what_each_is_alone(void) {
+    static double logits[2][EIGHT][T_VOCABULARY];
+    static int32_t ids[2][EIGHT][NEW];
+    double square = 0, off = 0;
+    for (int k = 0; k < 2; k++) eight_texts(k, ids[k], logits[k]);
+    CHECK(memcmp(ids[0], ids[1], sizeof ids[0]) == 0);
+    for (int k = 0; k < EIGHT; k++) {
+        for (int i = 0; i < T_VOCABULARY; i++) {
+            double d = logits[1][k][i] - logits[0][k][i];
+            square += logits[0][k][i] * logits[0][k][i], off += d * d;
+        }
+    }
+    if (!(off < 1e-8 * square)) FAIL("off by %g of the square", off / square);
+}
+
 static void a_llamas_texts(void) {
     each_is_what_it_is_alone(false, NULL, false, NULL);
 }
@@ -322,6 +375,7 @@ int main(int argc, char **argv) {
     test_begin(argc, argv);
     if (!folder_make()) return 1;
     RUN(a_llamas_texts);
+    RUN(eight_texts_by_bytes_are_what_each_is_alone);
     RUN(texts_in_caches_of_f16);
     RUN(texts_with_windows);
     RUN(texts_of_mixtures);
