@@ -109,7 +109,7 @@ def main():
                 finished += 1
         got, status, err = t.part(os.path.exists(t.path("killed.checkpoint")), 600)
         names = set(os.listdir(folder))
-        parts = {name for name in names if name.startswith("killed.checkpoint.") and name.endswith(".part")}
+        parts = {name for name in names if name.startswith("killed.") and name.endswith(".part")}  # or of the model
         left = sorted(names - parts - {"text", "whole", "killed", "out", "err"})
         if status or left or any(t.losses[step] != loss for step, loss in got.items()):
             sys.exit(f"kill_train: at the end status {status}, left behind {left}: {err}")
