@@ -24,15 +24,12 @@ bool quant_has_panels(int type, int64_t columns, int64_t deep) {
 quant_panels quant_panels_of(qn_tensor *blocks, qn_tensor *scales, int type, int64_t deep) {
     quant_panels p = {0};
     int64_t panels = blocks ? qn_dim(blocks, 0) / WIDTH : 0, each = deep / BLOCK;
-    qn_tensor *q;
-    if (scales && quant_whole(type)) {
-        q = quant_whole_of(blocks, type);
-        p.scales = qn_cast(scales, QN_F32);
-    } else {
-        q = quant_rounded(qn_dequantize(blocks, (qn_quant)type), each, &p.scales);
-    }
-    q = q ? qn_cast(qn_add(qn_cast(q, QN_I32), qn_like(qn_cast(q, QN_I32), RAISED)), QN_U8) : NULL;
-    if (!scales || !quant_whole(type)) q = qn_contiguous(q); /* rounded along rows */
+    const bool whole = scales && quant_whole(type);
+    qn_tensor *q = whole ? quant_whole_of(blocks, type)
+                         : quant_rounded(qn_dequantize(blocks, (qn_quant)type), each, &scales);
+    p.scales = qn_cast(scales, QN_F32);
+    q = qn_cast(quant_plus(qn_cast(q, QN_I32), RAISED), QN_U8);
+    if (!whole) q = qn_contiguous(q); /* rounded along rows */
     q = qn_reshape(q, 4, (const int64_t[]){panels, WIDTH, deep / WORD, WORD});
     q = qn_contiguous(qn_transpose(q, 1, 2));
     p.raised = qn_reshape(q, 5, (const int64_t[]){panels, each, BLOCK / WORD, WIDTH, WORD});
