@@ -3,6 +3,7 @@
 #ifndef QUERN_PYTHON_DLPACK_H
 #define QUERN_PYTHON_DLPACK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { DL_CPU = 1, DL_CUDA_HOST = 3 };
@@ -64,5 +65,19 @@ typedef struct dl_table {
     int (*lend)(void *object, dl_tensor *lent); /* as long as control stays; NULL: it cannot */
     int (*stream)(int32_t device, int32_t number, void **stream);
 } dl_table;
+
+static inline bool dl_is_row_major(const dl_tensor *t) {
+    int64_t step = 1;
+    for (int i = t->ndim; i-- > 0 && t->strides;) {
+        if (t->shape[i] != 1 && t->strides[i] != step) return false;
+        step *= t->shape[i];
+    }
+    return true;
+}
+static inline int64_t dl_elements(const dl_tensor *t) {
+    int64_t n = 1;
+    for (int i = 0; i < t->ndim; i++) n *= t->shape[i];
+    return n;
+}
 
 #endif

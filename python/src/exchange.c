@@ -282,15 +282,6 @@ static void give_back_versioned(void *owner) {
     if (busy) PyGILState_Release(s);
 }
 
-static bool is_row_major(const dl_tensor *t) {
-    int64_t step = 1;
-    for (int i = t->ndim; i-- > 0 && t->strides;) {
-        if (t->shape[i] != 1 && t->strides[i] != step) return false;
-        step *= t->shape[i];
-    }
-    return true;
-}
-
 /* Elements that do not lie row by row, copied so; `item` bytes each. */
 static void gather(const dl_tensor *t, int axis, const char *from, char **to, size_t item) {
     if (axis == t->ndim) {
@@ -303,9 +294,8 @@ static void gather(const dl_tensor *t, int axis, const char *from, char **to, si
 }
 
 static qn_tensor *copy_of(qn_ctx *qn, qn_dtype d, const dl_tensor *t, const char *data) {
-    if (is_row_major(t)) return trace_keep(qn_from(qn, d, t->ndim, t->shape, data ? data : ""));
-    size_t n = qn_dtype_size(d);
-    for (int i = 0; i < t->ndim; i++) n *= (size_t)t->shape[i];
+    if (dl_is_row_major(t)) return trace_keep(qn_from(qn, d, t->ndim, t->shape, data ? data : ""));
+    size_t n = qn_dtype_size(d) * (size_t)dl_elements(t);
     char *copy = PyMem_Malloc(n + 1), *to = copy;
     if (!copy) return PyErr_NoMemory(), NULL;
     gather(t, 0, data, &to, qn_dtype_size(d));
@@ -339,9 +329,7 @@ static qn_tensor *take(qn_ctx *qn, const dl_tensor *t, const qn_lender *lender, 
     core_enter();
     const char *data = t->data ? (const char *)t->data + t->byte_offset : NULL;
     qn_dtype d = (qn_dtype)dtype_of_dl(t);
-    int64_t n = 1;
-    for (int i = 0; i < t->ndim; i++) n *= t->shape[i];
-    if (copy || !is_row_major(t) || !n) return copy_of(qn, d, t, data);
+    if (copy || !dl_is_row_major(t) || !dl_elements(t)) return copy_of(qn, d, t, data);
     bool pairs = d == QN_C64 || d == QN_C128; /* as which complex numbers are borrowed */
     int64_t size[QN_MAX_RANK + 1];
     for (int i = 0; i < t->ndim; i++) size[i] = t->shape[i];

@@ -62,12 +62,7 @@ static bool wants_gradient(const known_type *k, PyObject *o) {
 /* Does its memory hold its values for certain? Only complex numbers are conjugated, and only parts
  * of such negated, which do not lie row by row if they are two or more. */
 static bool is_as_it_lies(const dl_tensor *t) {
-    int64_t step = 1;
-    for (int i = t->ndim; i-- > 0;) {
-        if (t->strides && t->shape[i] != 1 && t->strides[i] != step) return false;
-        step *= t->shape[i];
-    }
-    return step > 1 && t->dtype.code != DL_COMPLEX;
+    return t->dtype.code != DL_COMPLEX && dl_elements(t) > 1 && dl_is_row_major(t);
 }
 
 dl_versioned *table_take(PyObject *o) {
