@@ -1,6 +1,7 @@
 /* test_panels.c - many rows times blocks by whole numbers (quant/panels.c): against sums of doubles
  * of what blocks and rows stand for, within what rounding both sides may add, at rows and columns
  * around tiles, with instructions for dots and without. */
+#include "isas.h"
 #include "quant/quant.h"
 #include "run/run.h"
 #include "test.h"
@@ -83,12 +84,7 @@ static void and_so_by_plain_loops(void) {
 }
 
 static void and_without_dot_instructions(void) {
-    static const char *const isa[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
-    for (size_t i = 0; i < COUNT_OF(isa); i++) {
-        setenv("QN_ISA", isa[i], 1);
-        all_shapes("cpu", 1);
-    }
-    unsetenv("QN_ISA");
+    on_each_isa(all_shapes);
 }
 
 /* Types that are whole numbers times a scale lose nothing; zeros, infinities and NaN stay. */

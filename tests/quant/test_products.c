@@ -1,5 +1,6 @@
 /* test_products.c - rows times blocks by whole numbers: against sums of integers and of doubles,
  * at rows around words, vectors and their remainders, with the largest bytes of both signs. */
+#include "isas.h"
 #include "quant/quant.h"
 #include "run/run.h"
 #include "test.h"
@@ -112,12 +113,7 @@ static void and_so_by_plain_loops(void) {
 }
 
 static void and_without_dot_instructions(void) {
-    static const char *const isa[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
-    for (size_t i = 0; i < COUNT_OF(isa); i++) {
-        setenv("QN_ISA", isa[i], 1);
-        all_shapes("cpu", 1);
-    }
-    unsetenv("QN_ISA");
+    on_each_isa(all_shapes);
 }
 
 int main(int argc, char **argv) {

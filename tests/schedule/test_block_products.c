@@ -1,8 +1,6 @@
 /* test_block_products.c - which schedules products of blocks of bytes get, of one row and of
  * many. */
-#include "ir_cases.h"
-#include "records.h"
-#include "schedule/schedule.h"
+#include "default_schedule.h"
 
 static void check_default(const char *text, const char *has, const char *has_not) {
     const machine limits = record((machine){.name = "test",
@@ -13,13 +11,7 @@ static void check_default(const char *text, const char *has, const char *has_not
                                             .l3 = 8 << 20,
                                             .threads = 2,
                                             .dots = 7});
-    kernel *k = parse(text);
-    str s;
-    str_open(&s, &ctx.heap);
-    schedule_default(k, &limits, &s);
-    if (!strstr(s.s, has) || strstr(s.s, has_not)) FAIL("the schedule of %s is\n%s", k->name, s.s);
-    str_free(&s);
-    ir_close(k);
+    check_default_of(&limits, text, has, has_not);
 }
 
 /* Rows of products of so many bytes, each scaled, of so many blocks. */

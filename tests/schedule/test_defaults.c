@@ -1,8 +1,6 @@
 /* test_defaults.c - which steps stand in the default schedules of kernels of some shapes and sizes,
  * on a machine that is written down here. */
-#include "ir_cases.h"
-#include "records.h"
-#include "schedule/schedule.h"
+#include "default_schedule.h"
 
 static machine one_of(int page_parallel_gain) {
     return record((machine){.name = "test",
@@ -14,17 +12,6 @@ static machine one_of(int page_parallel_gain) {
                             .l3 = 8 << 20,
                             .threads = 2,
                             .dots = 7});
-}
-
-static void check_default_of(const machine *limits, const char *text, const char *has,
-                             const char *has_not) {
-    kernel *k = parse(text);
-    str s;
-    str_open(&s, &ctx.heap);
-    schedule_default(k, limits, &s);
-    if (!strstr(s.s, has) || strstr(s.s, has_not)) FAIL("the schedule of %s is\n%s", k->name, s.s);
-    str_free(&s);
-    ir_close(k);
 }
 
 static void check_default(const char *text, const char *has, const char *has_not) {

@@ -1,9 +1,7 @@
 /* test_row_blocks.c - rows with products inside, in the forms in which the planner leaves them:
  * rows and sums of several loops, statistics of values in memory that are stored. Both products of
  * a row become register tiles in the default schedule, on a machine that is written down here. */
-#include "ir_cases.h"
-#include "records.h"
-#include "schedule/schedule.h"
+#include "default_schedule.h"
 
 /* 32 rows of a softmax of 64 scores, which weighs rows of 4 that all share. */
 static const char form[] = "kernel \"rows\" {\n"
@@ -93,16 +91,7 @@ static void check(const rows *r, const char *has, const char *has_not) {
                                             .threads = 2});
     char text[4096];
     make(text, r);
-    kernel *k = parse(text);
-    str s;
-    str_open(&s, &ctx.heap);
-    str_add(&s, "");
-    schedule_default(k, &limits, &s);
-    if (!strstr(s.s, has) || strstr(s.s, has_not))
-        FAIL("%d by %d rows, %s and not %s: the schedule is\n%s", r->outer, r->inner, has, has_not,
-             s.s);
-    str_free(&s);
-    ir_close(k);
+    check_default_of(&limits, text, has, has_not);
 }
 
 static void sums_of_several_loops_are_register_tiles(void) {
