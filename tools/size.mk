@@ -10,7 +10,8 @@ FAST := base/arena.c base/guard.c base/handle.c base/hash.c base/heap.c base/str
     graph/build.c graph/history.c graph/make.c graph/node.c graph/order.c graph/shape.c graph/tensor.c \
     graph/tuple.c func/api.c func/frame.c sym/sym.c sym/map.c plan/key.c plan/lift.c \
     run/buffer.c run/loop/loop.c run/plan.c run/realize.c dev/cpu/cpu.c
-FAST := $(filter-out $(SELDOM:%=src/%),$(FAST:%=src/%) $(wildcard $(addprefix src/,graph/rules/*.c routine/*.c routine/*/*.c)))
+FAST := $(FAST:%=src/%) $(wildcard src/graph/rules/*.c src/routine/*.c src/routine/*/*.c)
+FAST := $(filter-out $(SELDOM:%=src/%),$(FAST))
 SMALL := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(FAST),$(LIBSRC)))
 $(if $(filter -O2,$(CFLAGS)),$(SMALL)): ALL_CFLAGS += -Os
 # Keys of elements are to be made by vectors; at -O2 gcc makes none of loops of unknown length.

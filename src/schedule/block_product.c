@@ -36,10 +36,6 @@ static bool is_interleaved(scheduler *m, const contraction_operand *w, loop_h co
     return w->loads == 1 && sym_split(s, index, lane, &step, &rest) && step == PARTS;
 }
 
-static bool moves(const scheduler *m, expr_id factor, loop_h l) {
-    return ir_expr_uses(m->k, factor, var_of(m, l));
-}
-
 static bool read_product(scheduler *m, stmt_id loop, block_product *p) {
     loop_chain c = loop_chain_of(m, loop), b;
     contraction x;
@@ -53,8 +49,8 @@ static bool read_product(scheduler *m, stmt_id loop, block_product *p) {
     p->row = c.loop[0], p->column = c.loop[1], p->block = b.loop[0];
     if (!contraction_of(m->k, b.body, &x)) return false;
     for (int i = 0; i < 2; i++)
-        if (moves(m, x.factor[i], p->column) && !moves(m, x.factor[i], p->row) &&
-            moves(m, x.factor[!i], p->row) && !moves(m, x.factor[!i], p->column))
+        if (schedule_moves(m, x.factor[i], p->column) && !schedule_moves(m, x.factor[i], p->row) &&
+            schedule_moves(m, x.factor[!i], p->row) && !schedule_moves(m, x.factor[!i], p->column))
             return is_interleaved(m, &x.of[i], p->column);
     return false;
 }
@@ -94,11 +90,10 @@ static bool cut_words(scheduler *m, block_product *p) {
 
 bool schedule_block_product(scheduler *m, stmt_id loop) {
     block_product p;
-    int64_t vectors, rows, exact;
+    int64_t vectors, rows;
     if (!read_product(m, loop, &p) || !schedule_sums_in_order(m, loop)) return false;
     rows = choose_tile(m, &p, &vectors);
-    bool whole = sym_is_const(m->k->syms, extent_of(m, p.row), &exact) && exact % rows == 0;
-    if (!whole && !step_pad(maybe(m), p.row, rows)) return false;
+    if (!schedule_pad(m, p.row, rows)) return false;
     loop2 row = step_split(m, p.row, rows, "it", "mr");
     loop2 column = step_split(m, p.column, vectors * m->lanes, "jt", "nr");
     loop2 vector = schedule_vectors(m, column.inner);
@@ -113,9 +108,6 @@ bool schedule_block_product(scheduler *m, stmt_id loop) {
     step_swap(m, part, row.inner);
     step_swap(m, part, vector.outer);
     step_swap(m, part, vector.inner);
-    stmt_id panels = stmt_of(m, column.outer);
-    if (schedule_trips(m, panels) > 1 &&
-        schedule_work(m, panels) > 4 * (double)schedule_item_work(m))
-        step_bind(m, column.outer, LOOP_PAR);
+    schedule_share(m, column.outer);
     return true;
 }

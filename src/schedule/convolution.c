@@ -655,9 +655,7 @@ static void share(conv *c, int first) {
         if (!merged.id) break;
         root = merged;
     }
-    if (trips_of(m, root) > 1 &&
-        schedule_work(m, stmt_of(m, root)) > 4 * (double)schedule_item_work(m))
-        step_bind(m, root, LOOP_PAR);
+    schedule_share(m, root);
 }
 
 /* Where to stage the image: the outermost loop whose iteration sees no more than the cache holds;

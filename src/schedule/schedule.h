@@ -242,6 +242,11 @@ void steps_script(const scheduler *m, arena *a, script *out);
 /* Are all sums grouped as was said? Else that counts as a step that was refused. */
 bool steps_check_sums(scheduler *m);
 
+/* Make the loop parallel, if it has several iterations, and enough work for a few items. */
+void schedule_share(scheduler *m, loop_h l);
+/* Pad the loop where its trips are no known multiple already. false: it is refused. */
+bool schedule_pad(scheduler *m, loop_h l, int64_t multiple);
+
 /* ---- schedule.c ------------------------------------------------------------------------------ */
 
 int schedule_lanes(const scheduler *m); /* of a vector of this kernel's widest elements */
@@ -291,6 +296,9 @@ int schedule_most_contiguous(scheduler *m,
  * join, so that handing it out takes no more than half of what it does. */
 static inline int64_t schedule_item_work(const scheduler *m) {
     return 2 * m->limits->ops_ns * m->limits->fork_join_ns;
+}
+static inline bool schedule_moves(const scheduler *m, expr_id factor, loop_h l) {
+    return ir_expr_uses(m->k, factor, var_of(m, l));
 }
 /* Is it an argument that is written, and so large that it would only evict others? */
 bool schedule_evicts(const scheduler *m, mem_id i);

@@ -437,3 +437,18 @@ loop_want want_of(const scheduler *m, loop_h l) {
     stmt_id s = stmt_of(m, l);
     return s ? (loop_want)schedule_at(m, s)->l.want : WANT_NOTHING;
 }
+
+/* ---- verbs that ask first ------------------------------------------------------------------- */
+
+void schedule_share(scheduler *m, loop_h l) {
+    stmt_id loop = stmt_of(m, l);
+    if (loop && schedule_trips(m, loop) > 1 &&
+        schedule_work(m, loop) > 4 * (double)schedule_item_work(m))
+        step_bind(m, l, LOOP_PAR);
+}
+
+bool schedule_pad(scheduler *m, loop_h l, int64_t multiple) {
+    int64_t exact;
+    if (sym_is_const(m->k->syms, extent_of(m, l), &exact) && exact % multiple == 0) return true;
+    return step_pad(maybe(m), l, multiple);
+}

@@ -332,13 +332,6 @@ static bool choose_blocks(const scheduler *m, product *p) {
            rows_ >= SIDE / 2 && columns >= SIDE / 2 && trips_of(m, p->sum) >= SIDE;
 }
 
-/* Pad the loop where it is no multiple already. */
-static bool pad(scheduler *m, loop_h l, int64_t multiple) {
-    int64_t n;
-    if (sym_is_const(m->k->syms, extent_of(m, l), &n) && n % multiple == 0) return true;
-    return step_pad(maybe(m), l, multiple);
-}
-
 /* Stage the operand's block, whose copy all members share, along the operand's memory. */
 static void copy_together(scheduler *m, mem_id operand, loop_h at, const stage_axes *axes) {
     loop_chain c = step_stage(m, operand, at, axes, -1).copy;
@@ -400,8 +393,9 @@ static bool contract(scheduler *m, stmt_id loop) {
     if (!read_product(m, loop, &p)) return false;
     choose_sides(m, &p);
     if (!sort_loops(m, &p) || !choose_blocks(m, &p)) return false;
-    if (!pad(m, p.c.loop[p.c.n - 2], SIDE * p.tiles[0]) ||
-        !pad(m, p.c.loop[p.c.n - 1], SIDE * p.tiles[1]) || !pad(m, p.sum, p.depth))
+    if (!schedule_pad(m, p.c.loop[p.c.n - 2], SIDE * p.tiles[0]) ||
+        !schedule_pad(m, p.c.loop[p.c.n - 1], SIDE * p.tiles[1]) ||
+        !schedule_pad(m, p.sum, p.depth))
         return false;
     block_product(m, &p);
     items(m, &p.c, p.c.n);

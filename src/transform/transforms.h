@@ -46,8 +46,8 @@ X(accumulate, "ml", apply_accumulate, TILE, "others..",
   "accumulate t0 i: give t0, an accumulator defined in i, an element for each iteration of i, "
   "and move i inside the reductions that t0 lives through: a register tile")
 X(accumulate_through, "ml", apply_accumulate_through, TILE, "others..",
-  "accumulate_through t0 i: the same, but i also moves inside reductions that define tiles, around "
-  "all of their bodies")
+  "accumulate_through t0 i: as accumulate, but i also moves inside reductions that define tiles, "
+  "around all of their bodies")
 X(rfactor, "ml", apply_rfactor, TILE, "tile part element?",
   "rfactor t0 r: each iteration of r updates its own element of a wider tile; the elements are "
   "combined after the reduction")

@@ -31,10 +31,6 @@ typedef struct product {
     loop_h sum;     /* the innermost one of the reduction */
 } product;
 
-static bool moves(const scheduler *m, expr_id factor, loop_h l) {
-    return ir_expr_uses(m->k, factor, var_of(m, l));
-}
-
 /* Are rows of it contiguous, and is no mask or conversion in the way? */
 static bool has_rows(const scheduler *m, const contraction *x, int f) {
     const contraction_operand *a = &x->of[f];
@@ -94,7 +90,7 @@ static bool read_product(scheduler *m, stmt_id loop, product *x) {
 /* 1: only the rows' operand depends on the loop, 2: only the columns', 0: both or none (batch).
  * With `swapped` the product's second factor is the rows' operand. */
 static int loop_class(const scheduler *m, const expr_id *f, loop_h l, bool swapped) {
-    bool a = moves(m, f[swapped], l), b = moves(m, f[!swapped], l);
+    bool a = schedule_moves(m, f[swapped], l), b = schedule_moves(m, f[!swapped], l);
     return a && b ? 0 : a ? 1 : b ? 2 : 0;
 }
 

@@ -67,17 +67,11 @@ void schedule_copy_across(scheduler *m, const loop_chain *c, int deep) {
 
 /* ---- building the nest ----------------------------------------------------------------------- */
 
-static bool pad_to(scheduler *m, loop_h l, int64_t multiple) {
-    int64_t exact;
-    bool whole = sym_is_const(m->k->syms, extent_of(m, l), &exact);
-    return (whole && exact % multiple == 0) || step_pad(maybe(m), l, multiple);
-}
-
 /* Build the loops from ip and jc inward. false: the register tile failed. */
 bool contraction_build(plan *p) {
     scheduler *m = p->m;
     int nr = p->nv * m->lanes;
-    if (!pad_to(m, p->nest.row, p->mr) || !pad_to(m, p->nest.column, nr)) return false;
+    if (!schedule_pad(m, p->nest.row, p->mr) || !schedule_pad(m, p->nest.column, nr)) return false;
     int64_t rt = ceil_div(p->rows, p->mr), ct = ceil_div(p->columns, nr);
     loop2 row = step_split(m, p->nest.row, p->mr, "it", "mr");
     loop2 column = step_split(m, p->nest.column, nr, "jt", "nr");
@@ -298,10 +292,7 @@ void contraction_share(plan *p) {
         loop_h merged = root.id ? step_merge(maybe(m), root, part[i], "parts") : part[i];
         if (merged.id) root = merged;
     }
-    stmt_id loop = stmt_of(m, root);
-    if (loop && schedule_trips(m, loop) > 1 &&
-        schedule_work(m, loop) > 4 * (double)schedule_item_work(m))
-        step_bind(m, root, LOOP_PAR);
+    schedule_share(m, root);
 }
 
 /* ---- few rows -------------------------------------------------------------------------------- */
