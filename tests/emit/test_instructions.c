@@ -183,6 +183,58 @@ static void dots_are_instructions_or_made_of_halves(void) {
     }
 }
 
+/* A table of 16 bytes is looked up in a register; places beyond it give 0, as a gather does. */
+static void tables_of_bytes_are_looked_up_in_words(void) {
+    static const char *const place[] = {"a1[%d*i + 4*v + p]", "and(a1[%d*i + 4*v + p], u8(31))",
+                                        "and(shr(a1[%d*i + 4*v + p], u8(3)), u8(15))"};
+    static const char *const form =
+        "kernel \"codes\" {\n arg a0 i32[%d] write\n arg a1 u8[%d] read\n arg a2 u8[%d] read\n"
+        " arg a3 i8[%d] read\n reg t0 i32[%d]\n for i < 3 {\n def t0 = i32(0)\n vec v < %d {\n"
+        " word p < 4 {\n let x0 = cast:i64(%s)\n t0[v] += mul(cast:i32(a2[0; dyn=x0; "
+        "guard=and(le(i64(0), x0), lt(x0, i64(%d)))]), cast:i32(a3[%d*i + 4*v + p]))\n }\n }\n"
+        " vec w < %d {\n a0[%d*i + w] = t0[w]\n }\n }\n}\n";
+    const emit_isa *isa = &((cpu *)h.cpu)->isa;
+    for (int i = 0; i < 18; i++) {
+        int lanes = 4 << i % 3, n = 4 * lanes, entries = i < 9 ? 16 : 15;
+        char text[800], at[80];
+        snprintf(at, sizeof at, place[i / 3 % 3], n);
+        snprintf(text, sizeof text, form, 3 * lanes, 3 * n, entries, 3 * n, lanes, lanes, at,
+                 entries, n, lanes, lanes);
+        for (uint64_t seed = 0; seed < (is_cc ? 1 : 20); seed++)
+            run((harness_case){.text = text, .seed = seed});
+        if (h.compiler[0] != 'l' || !isa->avx2 || (lanes == 16 && !isa->avx512)) continue;
+        kernel *k = ir_parse(h.qn, text);
+        CHECK_INT(count_in_ir(k, "pshuf.b") > 0, entries == 16);
+        CHECK_INT(count_in_ir(k, "uadd.sat") > 0, entries == 16 && i / 3 % 3 < 2);
+        ir_close(k);
+    }
+}
+
+/* Two bytes that lie beside each other are one load, each lane its own where they lie apart. */
+static void bytes_put_together_are_one_load(void) {
+    static const struct {
+        int apart, second, shift;
+        bool one;
+    } of[] = {{18, 1, 8, true}, {17, 1, 8, true},  {2, 1, 8, true},
+              {0, 1, 8, true},  {18, 2, 8, false}, {18, 1, 4, false}};
+    for (int i = 0; i < (int)COUNT_OF(of); i++)
+        for (int lanes = 4; lanes <= 16; lanes *= 2) {
+            char text[500];
+            snprintf(text, sizeof text,
+                     "kernel \"halves\" {\n arg a0 i32[48] write\n arg a1 u8[900] read\n"
+                     " for i < %d {\n vec v < %d {\n a0[%d*i + v] = cast:i32(or(cast:u16(a1[%d*v + "
+                     "%d*i]), shl(cast:u16(a1[%d*v + %d*i + %d]), u16(%d))))\n }\n }\n}\n",
+                     48 / lanes, lanes, lanes, of[i].apart, 18 * lanes, of[i].apart, 18 * lanes,
+                     of[i].second, of[i].shift);
+            run((harness_case){.text = text});
+            if (h.compiler[0] != 'l') continue;
+            kernel *k = ir_parse(h.qn, text);
+            CHECK_INT(count_in_ir(k, "load i16") + count_in_ir(k, " x i16>, ptr") > 0, of[i].one);
+            CHECK_INT(count_in_ir(k, "masked.gather"), 0);
+            ir_close(k);
+        }
+}
+
 /* ---- the order of instructions --------------------------------------------------------------- */
 
 /* Loads stand before the stores beside them, but those of what was just stored. */
@@ -262,6 +314,8 @@ static void every_test(void) {
     RUN(lookups_agree_on_every_dtype);
     RUN(functions_by_pieces_look_up_in_registers);
     RUN(dots_are_instructions_or_made_of_halves);
+    RUN(tables_of_bytes_are_looked_up_in_words);
+    RUN(bytes_put_together_are_one_load);
     RUN(what_is_stored_is_computed_first);
     RUN(fetches_are_written_and_change_nothing);
     RUN(conditions_that_lanes_share_are_branches);

@@ -177,7 +177,8 @@ val llvm_compare(llvm *s, int predicate, val x, val y); /* integers */
 val llvm_compare_real(llvm *s, int predicate, val x, val y);
 val llvm_select(llvm *s, val c, val x, val y);
 val llvm_cast(llvm *s, int opcode, val x, ll_type element); /* x itself when it has that type */
-val llvm_as_i16(llvm *s, val x);                            /* a vector of i32, bitcast */
+/* The bits of a vector as so many lanes of other elements. */
+val llvm_bits_as(llvm *s, val x, ll_type element, int lanes);
 val llvm_negate(llvm *s, val x);
 /* An intrinsic overloaded on x's type alone, of n operands of that type. */
 val llvm_intrinsic(llvm *s, const char *name, int n, const val *x);
@@ -286,6 +287,13 @@ ll_value llvm_load_runs(llvm *s, llvm_runs r, ll_type element, int level);
 val llvm_load_masked(llvm *s, llvm_address from, ll_type element, val mask, int level);
 void llvm_store_masked(llvm *s, llvm_address to, val raw, val mask);
 
+/* ---- lookup.c: tables of 16 bytes in memory -------------------------------------------------- */
+
+/* The byte that is e's index, where e is a load from such a table, in vectors of words; 0: it is
+ * none. */
+expr_id llvm_byte_lookup(const llvm *s, const ir_expr *e);
+val llvm_look_up_bytes(llvm *s, const ir_expr *e, val index); /* of words of indices, words */
+
 /* ---- place.c: where an access goes ----------------------------------------------------------- */
 
 typedef struct llvm_place {
@@ -302,7 +310,7 @@ typedef struct llvm_place {
 } llvm_place;
 /* Element `index` of m, `dyn` elements further where that is a value. */
 llvm_place llvm_place_of(llvm *s, mem_id m, sym index, val dyn);
-llvm_place llvm_words_at(llvm_place p); /* the words of 32 bits that begin at its elements */
+llvm_place llvm_words_at(llvm_place p, int bytes); /* the words that begin at its elements */
 val llvm_base_pointer(llvm *s, mem_id m);
 bool llvm_in_step(const llvm_place *p); /* do lanes lie side by side? Words that overlap do not */
 val llvm_full_mask(llvm *s, val mask);  /* a lane each; none: all on */
@@ -337,7 +345,8 @@ void llvm_prefetch(llvm *s, mem_id arg, sym index); /* the line it is in */
 void llvm_define(llvm *s, mem_id m, expr_id value);
 
 /* Words of 32 bits where a WORD loop's variable, bound to 0, counts their parts. */
-val llvm_load_words(llvm *s, expr_id load);
+val llvm_load_table(llvm *s, const ir_expr *load); /* 16 bytes, to a vector of words, repeated */
+val llvm_load_words(llvm *s, expr_id load, int bytes); /* of 2 or 4 bytes, as i16 or i32 */
 void llvm_store_words(llvm *s, const ir_stmt *t, val words);
 /* The store with what it stores computed already. */
 void llvm_store_value(llvm *s, const ir_stmt *t, val x);

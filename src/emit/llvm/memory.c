@@ -39,7 +39,7 @@ static void prefetch(llvm *s, val at, bool write, int nearness, int level) {
 /* The line so many bytes behind a vector, where the memory says so. */
 static void prefetch_ahead(llvm *s, const llvm_place *p, bool write, int level) {
     int ahead = ir_m(s->k, p->mem)->ahead;
-    if (ahead && llvm_in_step(p))
+    if (ahead && (llvm_in_step(p) || (p->run && p->step)))
         prefetch(s, llvm_gep(s, p->pointer, 1, llvm_int(s, s->t_i64, ahead)), write, 3, level);
 }
 
@@ -96,9 +96,10 @@ static val load_apart(llvm *s, const ir_expr *e, llvm_place p, int level) {
     return llvm_lanes_apart(s, step, part, start, before < 0 ? 0 : before);
 }
 
-static val load_memory(llvm *s, const ir_expr *e, val valid, val dyn, bool words) {
+/* `words`: bytes of words that begin there; 0: elements. */
+static val load_memory(llvm *s, const ir_expr *e, val valid, val dyn, int words) {
     llvm_place p = llvm_place_of(s, e->load.mem, e->load.index, dyn);
-    if (words) p = llvm_words_at(p);
+    if (words) p = llvm_words_at(p, words);
     bool lanes = p.stride != STRIDE_NONE;
     val mask = {0}, spread = {0}, whole = valid;
     if (valid.vec) {
@@ -124,7 +125,7 @@ static val load_memory(llvm *s, const ir_expr *e, val valid, val dyn, bool words
     llvm_key all = {{TAG_LOAD, (uint64_t)(uintptr_t)p.pointer.v, key, kind, moved}};
     val raw = *llvm_number(s, all, level);
     if (!raw.v) {
-        ll_type t = words ? s->t_i32 : llvm_memory_type(s, e->dtype);
+        ll_type t = words == 2 ? s->t_i16 : words ? s->t_i32 : llvm_memory_type(s, e->dtype);
         raw.v = !lanes                    ? llvm_load_scalar(s, &p, t, level)
                 : is_in_runs(s, &p, mask) ? llvm_load_runs(s, runs_at(&p), t, level)
                                           : llvm_load_lanes(s, &p, t, mask, level);
@@ -133,7 +134,7 @@ static val load_memory(llvm *s, const ir_expr *e, val valid, val dyn, bool words
         *llvm_number(s, all, level) = raw;
     }
     val x = words ? raw : llvm_from_memory(s, e->dtype, raw);
-    int dtype = words ? QN_I32 : e->dtype;
+    int dtype = words == 2 ? QN_U16 : words ? QN_I32 : e->dtype;
     return spread.v ? llvm_select(s, spread, x, llvm_constant(s, dtype, 0)) : x;
 }
 
@@ -257,6 +258,31 @@ static val zero_or(llvm *s, const ir_expr *e, const val x[3]) {
     return llvm_select(s, no, x[2], x[1]);
 }
 
+/* A byte in memory as u16; 0: it is none. */
+static expr_id byte_of(const kernel *k, expr_id id) {
+    const ir_expr *e = ir_e(k, id);
+    if (e->kind != EXPR_OP || e->op != OP_CAST || e->dtype != QN_U16) return 0;
+    const ir_expr *x = ir_e(k, e->arg[0]);
+    bool plain = x->kind == EXPR_LOAD && x->dtype == QN_U8 && x->load.mem && !x->load.dyn &&
+                 !x->load.guard && ir_m(k, x->load.mem)->scope != MEM_REG;
+    return plain ? e->arg[0] : 0;
+}
+
+/* Two bytes beside each other that are put together, as the scale of a block is: the first, 0: e is
+ * no such thing. */
+static expr_id first_of_pair(kernel *k, const ir_expr *e) {
+    expr_id low = byte_of(k, e->arg[0]), high = 0;
+    const ir_expr *up = ir_e(k, e->arg[1]);
+    if (low && up->kind == EXPR_OP && up->op == OP_SHL && ir_e(k, up->arg[1])->kind == EXPR_CONST &&
+        ir_e(k, up->arg[1])->bits == 8)
+        high = byte_of(k, up->arg[0]);
+    if (!high) return 0;
+    const ir_expr *a = ir_e(k, low), *b = ir_e(k, high);
+    bool beside = a->load.mem == b->load.mem && a->load.valid == b->load.valid &&
+                  sym_sub(k->syms, b->load.index, a->load.index) == SYM_ONE;
+    return beside ? low : 0;
+}
+
 static val node_value(llvm *s, expr_id id) {
     ir_expr e = *ir_e(s->k, id);
     if (e.kind == EXPR_CONST) return llvm_constant(s, e.dtype, e.bits);
@@ -267,7 +293,7 @@ static val node_value(llvm *s, expr_id id) {
         if (llvm_reduced(s, e.load.valid) == SYM_FALSE) return llvm_constant(s, e.dtype, 0);
         val valid = llvm_and_mask(s, llvm_truth(s, e.load.valid), known(s, e.load.guard));
         if (ir_m(s->k, e.load.mem)->scope == MEM_REG) return load_register(s, &e, valid);
-        return load_memory(s, &e, valid, known(s, e.load.dyn), false);
+        return load_memory(s, &e, valid, known(s, e.load.dyn), 0);
     }
     if (e.kind == EXPR_TABLE) return llvm_lookup(s, &e, known(s, e.table.index));
     val x[3] = {{0}};
@@ -276,6 +302,8 @@ static val node_value(llvm *s, expr_id id) {
     if (e.op == OP_CAST && last->kind == EXPR_INDEX) return cast_index(s, &e, x[0]);
     val scaled = e.op == OP_MUL && s->lane_var ? llvm_scale(s, id) : (val){0};
     if (scaled.v) return scaled;
+    expr_id pair = e.op == OP_OR ? first_of_pair(s->k, &e) : 0;
+    if (pair) return llvm_load_words(s, pair, 2);
     val masked = zero_or(s, &e, x);
     if (masked.v) return masked;
     return llvm_op(s, e.op, e.dtype, last->dtype, x);
@@ -304,9 +332,25 @@ val llvm_expr(llvm *s, expr_id root) {
     return s->memo[root];
 }
 
-val llvm_load_words(llvm *s, expr_id load) {
+val llvm_load_words(llvm *s, expr_id load, int bytes) {
     ir_expr e = *ir_e(s->k, load);
-    return load_memory(s, &e, llvm_truth(s, e.load.valid), (val){0}, true);
+    return load_memory(s, &e, llvm_truth(s, e.load.valid), (val){0}, bytes);
+}
+
+val llvm_load_table(llvm *s, const ir_expr *load) {
+    llvm_place p = llvm_place_of(s, load->load.mem, SYM_ZERO, (val){0});
+    int level = load_level(s, &p, (val){0});
+    uint64_t key = hash_mix(s->version[p.mem], (uint64_t)s->lanes);
+    val *known = llvm_number(
+        s, (llvm_key){{TAG_LOAD, (uint64_t)(uintptr_t)p.pointer.v, key, TAG_TABLE}}, level);
+    if (known->v) return *known;
+    llvm_at(s, level);
+    val x = {s->L->BuildLoad2(s->b, llvm_vector(s, s->t_i32, 4), p.pointer.v, ""), level, true};
+    s->L->SetAlignment(x.v, 1);
+    while (llvm_lanes_of(s, x) < s->lanes) x = llvm_joined(s, x, x);
+    *llvm_number(s, (llvm_key){{TAG_LOAD, (uint64_t)(uintptr_t)p.pointer.v, key, TAG_TABLE}},
+                 level) = x;
+    return x;
 }
 
 /* ---- monoids -------------------------------------------------------------------------------- */
@@ -578,7 +622,7 @@ void llvm_store_value(llvm *s, const ir_stmt *t, val x) {
 
 void llvm_store_words(llvm *s, const ir_stmt *t, val words) {
     val valid = llvm_truth(s, t->store.valid);
-    llvm_place p = llvm_words_at(llvm_place_of(s, t->store.mem[0], t->store.index, (val){0}));
+    llvm_place p = llvm_words_at(llvm_place_of(s, t->store.mem[0], t->store.index, (val){0}), 4);
     if (p.stride == STRIDE_NONE) {
         llvm_guard g;
         if (valid.v) llvm_open_guard(s, valid, &g);

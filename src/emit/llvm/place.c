@@ -84,15 +84,15 @@ llvm_place llvm_place_of(llvm *s, mem_id m, sym index, val dyn) {
     return p;
 }
 
-/* The words of 32 bits that begin at the place's elements. */
-llvm_place llvm_words_at(llvm_place p) {
-    if (p.stride == STRIDE_CONSTANT && p.step * p.size % 4 == 0) {
-        p.step = p.step * p.size / 4;
-        p.size = 4;
+/* The words of so many bytes that begin at the place's elements. */
+llvm_place llvm_words_at(llvm_place p, int bytes) {
+    if (p.stride == STRIDE_CONSTANT && p.step * p.size % bytes == 0) {
+        p.step = p.step * p.size / bytes;
+        p.size = bytes;
     } else {
         p.overlap = true;
     }
-    if (p.run) p.run = p.step * p.size == 4 ? p.run : 0, p.step = 1;
+    if (p.run) p.run = p.step * p.size == bytes ? p.run : 0, p.step = 1;
     return p;
 }
 
@@ -139,9 +139,25 @@ bool llvm_in_step(const llvm_place *p) {
     return p->stride == STRIDE_CONSTANT && (p->step == 1 || p->step == -1) && !p->overlap;
 }
 
+/* Lanes that are apart, one by one: what a gather of elements of one or two bytes comes to, but for
+ * the pointers. */
+static ll_value load_each(llvm *s, const llvm_place *p, ll_type element, int level) {
+    ll_value all = s->L->GetPoison(llvm_vector(s, element, s->lanes));
+    for (int i = 0; i < s->lanes; i++) {
+        llvm_place one = *p;
+        if (i) one.pointer = llvm_gep(s, p->pointer, p->size, llvm_int(s, s->t_i64, i * p->step));
+        ll_value x = llvm_load_scalar(s, &one, element, level);
+        all = s->L->BuildInsertElement(s->b, all, x, llvm_int(s, s->t_i32, i).v, "");
+    }
+    return all;
+}
+
 /* The instructions of a vector load, raw, written at `level`. `mask`: none, or lanes. */
 ll_value llvm_load_lanes(llvm *s, const llvm_place *p, ll_type element, val mask, int level) {
     ll_type t = llvm_vector(s, element, s->lanes);
+    if (!llvm_in_step(p) && p->stride == STRIDE_CONSTANT && !mask.v &&
+        (element == s->t_i8 || element == s->t_i16))
+        return load_each(s, p, element, level);
     if (!llvm_in_step(p)) {
         val pointers = lane_pointers(s, p, level);
         ll_type types[2] = {t, s->L->TypeOf(pointers.v)};

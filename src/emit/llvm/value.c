@@ -203,8 +203,8 @@ val llvm_cast(llvm *s, int opcode, val x, ll_type element) {
     return cast_to(s, opcode, x, llvm_shaped(s, element, x));
 }
 
-val llvm_as_i16(llvm *s, val x) {
-    return cast_to(s, LL_BITCAST, x, llvm_vector(s, s->t_i16, 2 * llvm_lanes_of(s, x)));
+val llvm_bits_as(llvm *s, val x, ll_type element, int lanes) {
+    return cast_to(s, LL_BITCAST, x, llvm_vector(s, element, lanes));
 }
 
 val llvm_negate(llvm *s, val x) {

@@ -57,6 +57,8 @@ static bool is_natural(int dtype) {
 static bool is_whole(const word *w, words *p, const ir_expr *e) {
     if (!fits_words(w, e->dtype)) return false;
     if (e->kind == EXPR_CONST || is_same(w, e)) return true;
+    expr_id place = w->parts == 4 ? llvm_byte_lookup(w->s, e) : 0;
+    if (place) return whole(w, p, place);
     if (e->kind == EXPR_LOAD)
         return e->load.mem && !e->load.dyn && !e->load.guard &&
                ir_m(w->s->k, e->load.mem)->scope != MEM_REG &&
@@ -70,6 +72,7 @@ static bool is_whole(const word *w, words *p, const ir_expr *e) {
     case OP_AND:
     case OP_OR:
         return whole(w, p, e->arg[0]) && whole(w, p, e->arg[1]);
+    case OP_SHL:
     case OP_SHR:
         return is_natural(e->dtype) && is_same(w, ir_e(w->s->k, e->arg[1])) &&
                whole(w, p, e->arg[0]);
@@ -99,23 +102,25 @@ static val repeated_value(const word *w, val x) {
 
 static val whole_value(const word *w, words *p, expr_id id);
 
-/* Each part moves down, and what comes from the one above is cleared: shifts by a part's bits or
+/* Each part moves, and what comes from the one beside it is cleared: shifts by a part's bits or
  * more give 0, and so does the mask that is shifted likewise. */
 static val shifted(const word *w, words *p, const ir_expr *e) {
     llvm *s = w->s;
     expr_id ones = ir_const_i(s->k, (qn_dtype)e->dtype, (1 << 32 / w->parts) - 1);
     val by = llvm_expr(s, e->arg[1]);
-    val mask = llvm_op(s, OP_SHR, e->dtype, e->dtype, (val[]){llvm_expr(s, ones), by});
+    val mask = llvm_op(s, e->op, e->dtype, e->dtype, (val[]){llvm_expr(s, ones), by});
     val x[2] = {whole_value(w, p, e->arg[0]), llvm_cast(s, LL_ZEXT, by, s->t_i32)};
-    return llvm_binary(s, LL_AND, llvm_op(s, OP_SHR, QN_U32, QN_U32, x), repeated_value(w, mask));
+    return llvm_binary(s, LL_AND, llvm_op(s, e->op, QN_U32, QN_U32, x), repeated_value(w, mask));
 }
 
 static val make_whole(const word *w, words *p, expr_id id) {
     ir_expr e = *ir_e(w->s->k, id);
     if (e.kind == EXPR_CONST) return repeated(w, &e);
     if (is_same(w, &e)) return repeated_value(w, llvm_expr(w->s, id));
-    if (e.kind == EXPR_OP && e.op == OP_SHR) return shifted(w, p, &e);
-    if (e.kind == EXPR_LOAD) return llvm_load_words(w->s, id);
+    if (e.kind == EXPR_OP && (e.op == OP_SHR || e.op == OP_SHL)) return shifted(w, p, &e);
+    expr_id place = llvm_byte_lookup(w->s, &e);
+    if (place) return llvm_look_up_bytes(w->s, &e, whole_value(w, p, place));
+    if (e.kind == EXPR_LOAD) return llvm_load_words(w->s, id, 4);
     val x = whole_value(w, p, e.arg[0]);
     if (e.op == OP_BITCAST) return x;
     if (e.op == OP_NOT) return llvm_binary(w->s, LL_XOR, x, llvm_int_like(w->s, x, -1));
@@ -200,9 +205,13 @@ static int deepest(const val *x, int n) {
     return level;
 }
 
+static val as_i16(llvm *s, val x) {
+    return llvm_bits_as(s, x, s->t_i16, 2 * llvm_lanes_of(s, x));
+}
+
 /* The even or odd bytes of words, widened to i16. */
 static val widened_bytes(llvm *s, val x, bool odd, bool is_signed) {
-    val wide = llvm_as_i16(s, x), eight = llvm_int_like(s, wide, 8);
+    val wide = as_i16(s, x), eight = llvm_int_like(s, wide, 8);
     if (!is_signed && !odd) return llvm_binary(s, LL_AND, wide, llvm_int_like(s, wide, 255));
     if (!odd) wide = llvm_binary(s, LL_SHL, wide, eight);
     return llvm_binary(s, is_signed ? LL_ASHR : LL_LSHR, wide, eight);
@@ -220,7 +229,7 @@ static val multiply_add(llvm *s, val x, val y) {
 
 /* What a dot instruction would add, by multiply-adds of i16. */
 static val dot_by_multiply_adds(llvm *s, const dot *d, val left, val right) {
-    if (d->row->parts == 2) return multiply_add(s, llvm_as_i16(s, left), llvm_as_i16(s, right));
+    if (d->row->parts == 2) return multiply_add(s, as_i16(s, left), as_i16(s, right));
     val sum[2];
     for (int odd = 0; odd < 2; odd++)
         sum[odd] = multiply_add(s, widened_bytes(s, left, odd, d->row->left == QN_I8),
