@@ -32,10 +32,9 @@ typedef struct qn_llm_options {
     int64_t caches;          /* how many texts it can have read at a time, to 1024; 0: 1 */
     bool copied;             /* weights are read into memory, not mapped */
     int64_t activation_bits; /* 8: what weights in blocks are multiplied with is rounded to bytes,
-                              * by blocks of 32: for a chunk of a prompt, for eight texts and more
-                              * that are made together, and for a single token of weights of q8_0
-                              * and q4_0. Faster, and other logits (docs/llm.md), weights copied;
-                              * 0: f32 */
+                              * by blocks of 32: for a single token, for a chunk of a prompt, and
+                              * for eight texts and more that are made together. Faster, and other
+                              * logits (docs/llm.md); 0: f32 */
 } qn_llm_options;
 #define QN_LLM_OPTIONS(...) QN_STRUCT(qn_llm_options, __VA_ARGS__)
 

@@ -100,9 +100,14 @@ typedef struct pass {
     bool bytes; /* what blocks are multiplied with is made of bytes */
 } pass;
 
+/* The scales beside the blocks, NULL: there are none. */
+static qn_tensor *scales_of(const llm_weight *w) {
+    return w->halves ? quant_half_scales(w->scales, w->quant) : w->scales;
+}
+
 /* As f32 [rows, columns], whatever it is in the file; the kernel that reads it does that. */
 static qn_tensor *unpacked(const llm_weight *w) {
-    qn_tensor *scales = w->halves ? quant_half_scales(w->scales, w->quant) : w->scales;
+    qn_tensor *scales = scales_of(w);
     if (scales) return quant_by_scales(w->t, scales, w->quant);
     return w->quant ? qn_dequantize(w->t, (qn_quant)w->quant) : qn_cast(w->t, QN_F32);
 }
@@ -112,12 +117,12 @@ static qn_tensor *times_bytes(qn_tensor *x, const llm_weight *w) {
     int64_t deep = qn_dim(x, 1);
     if (qn_dim(x, 0) != 1) {
         if (!quant_has_panels(w->quant, qn_dim(w->t, 0), deep)) return NULL;
-        quant_panels panels = quant_panels_of(w->t, w->scales, w->quant, deep);
+        quant_panels panels = quant_panels_of(w->t, scales_of(w), w->quant, deep);
         return quant_panel_product(x, &panels);
     }
-    if (!w->scales || !quant_has_product(w->quant)) return NULL;
+    if (!quant_has_product(w->quant, deep)) return NULL;
     quant_rows rows = quant_rows_of(x, w->quant); /* the same for all that take x */
-    return quant_product(&rows, w->t, w->scales, w->quant);
+    return quant_product(&rows, w->t, w->quant);
 }
 
 /* Rows x times a matrix [out, in]; `turned`: [in, out]. */

@@ -95,7 +95,7 @@ static void open_work(void *arg) {
     arena_open(&m->a, &o->qn->heap);
     arena_open(&m->work, &o->qn->heap);
     /* Products of bytes want the scales beside the blocks. */
-    const bool mapped = !o->o.copied && o->o.activation_bits != 8;
+    const bool mapped = !o->o.copied;
     s.archive = o->archive =
         qn_archive_open_with(o->qn, weights_of(o, &folder), &QN_ARCHIVE_READING(.mapped = mapped));
     if (!s.archive) heap_unwind(&o->qn->heap);

@@ -53,6 +53,7 @@ static uint32_t open_group(fuse *fu, node_id root) {
     k->scatter = node_at(fu->g, root)->op == OP_SCATTER;
     k->call = node_at(fu->g, root)->op == OP_CALL || node_at(fu->g, root)->op == OP_RESULT;
     k->has_contraction = fuse_has_contraction(fu, node_at(fu->g, root));
+    k->adds_blocks = fuse_info(fu, root)->adds_blocks;
     fuse_push_sources(fu, root, &u);
     if (k->has_contraction) fuse_find_rows(fu, node_at(fu->g, root), u.group);
     return u.group;
@@ -145,6 +146,8 @@ static bool is_regrouped(const graph_node *x) {
     return sums && dtype_is_float(x->dtype);
 }
 
+enum { LEAST_GROUP = 4 }; /* lanes of a block's products that share a scale */
+
 /* What computing n anew at each use costs more than computing it once; infinite where it cannot be:
  * what one kernel adds up in its way another would add up in its own, and a node has one value. */
 static double inline_extra(fuse *fu, node_id n) {
@@ -165,8 +168,10 @@ static double inline_extra(fuse *fu, node_id n) {
         if (reduce && fuse_has_contraction(fu, x) && fuse_scatters(fu, x, &f->uses[i]))
             return INFINITY;
         bool packed = k->has_contraction && !k->rows && is_widening(fu, x);
-        double shared = reduce ? 0 : fuse_shared_by_rows(fu, n, &f->uses[i]);
-        evals += packed ? size : shared > 0 ? shared : fuse_trips(k, m);
+        double shared = reduce ? 0 : fuse_shared_by_rows(fu, n, &f->uses[i]),
+               all = fuse_trips(k, m);
+        bool by_group = !reduce && k->adds_blocks && LEAST_GROUP * size <= all;
+        evals += packed || by_group ? size : shared > 0 ? shared : all;
     }
     return widens_bytes(fu, x) ? 0 : (evals - size) * f->cost;
 }
@@ -295,6 +300,7 @@ void fuse_enter(fuse *fu, node_id n, const use *u) {
     group *k = fu->group_[u->group];
     if (op_rows[x->op].class_ == CLASS_REDUCE) {
         fuse_add_chain(fu, k, fuse_closure(k, fuse_mask(u)) & fuse_root_set(k));
+        k->adds_blocks |= fuse_info(fu, n)->adds_blocks;
         if (fuse_has_contraction(fu, x)) {
             k->has_contraction = true;
             k->epilogue = k->ops;
@@ -443,6 +449,7 @@ static void count_consumers(fuse *fu) {
     for (uint32_t i = 0; i < f->nodes; i++) {
         fu->node[i].consumers = fu->node[i].waits;
         fu->node[i].terms = fuse_terms_behind(fu, f->order[i]);
+        fuse_mark_blocks(fu, f->order[i]);
     }
 }
 

@@ -59,6 +59,7 @@ typedef struct group { /* a kernel under construction */
     uint64_t common; /* root loops that contain the siblings */
     bool gone;       /* merged into another */
     bool has_contraction, flat, scatter;
+    bool adds_blocks;      /* it has such sums: see fuse_mark_blocks */
     bool call;             /* of a routine, or a loop: nothing else is computed in it */
     bool nested;           /* a reduction in a reduction */
     uint32_t scan;         /* the innermost loop's axis from 1 and direction; 0: no scan is here */
@@ -77,6 +78,8 @@ typedef struct fuse_node {
     uint8_t index_ops; /* operations on nothing but places and constants, 0: it is no such thing */
     bool late;         /* its turn has been put off */
     bool of_halves;    /* wide, but made of halves and little else: see fuse_is_of_halves */
+    bool of_blocks;    /* products of a block's bytes, or made by element of these */
+    bool adds_blocks;  /* it adds these up, or is added to what does */
     bool sums;         /* made by element of a contraction that only it uses */
     bool added;        /* only one such uses it: see mark_sums */
     uint32_t waits;    /* consumers that are not decided yet */
@@ -158,6 +161,10 @@ bool fuse_is_of_halves(const fuse *fu, const graph_node *x);
 /* Terms of the longest reduction, no contraction, that n is made of by element and nothing else is:
  * what an element costs more often where that cannot be staged; 1: there is none. */
 double fuse_terms_behind(const fuse *fu, node_id n);
+/* Say of the sums behind n, as far as it is known, which add up what is of blocks, and which are
+ * added to these, as least values are. Values that neighbours along such a sum share are computed
+ * once for them (schedule/blocks/block_dots.c). */
+void fuse_mark_blocks(fuse *fu, node_id n);
 /* A contraction: a sum of products of two operands that are broadcast over its index space. */
 bool fuse_has_contraction(const fuse *fu, const graph_node *x);
 uint64_t fuse_closure(const group *k, uint64_t m); /* with all loops around them */

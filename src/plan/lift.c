@@ -14,6 +14,7 @@
  *   bool                        decides what is computed
  *   exponents 2 and 3 of POW    are expanded to products
  *   shifts, divisors, moduli    of integers become other instructions
+ *   masks (AND)                 say which bits a field of a format has: bounds follow
  *   signed integers that meet   index arithmetic, of which bounds and disjointness are proved,
  *   nothing but places          unless it ends in comparisons that bound no index, nor alone
  *                               a reduction
@@ -41,7 +42,6 @@ static bool takes_integers(int op) {
     case OP_ADD:
     case OP_SUB:
     case OP_MUL:
-    case OP_AND:
     case OP_OR:
     case OP_XOR:
     case OP_MAXIMUM:

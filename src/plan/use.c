@@ -118,10 +118,31 @@ static bool is_of_bytes(const fuse *fu, node_id n) {
 }
 
 /* A few words of bytes each, which cost less to multiply again than to store: the products of a
- * block, that are scaled and added up where they are needed (schedule/block_product.c). */
+ * block, that are scaled and added up where they are needed (schedule/blocks/block_product.c). */
 static bool is_block_product(const fuse *fu, const graph_node *x) {
-    return x->dtype == QN_I32 && fuse_reduced_size(fu, x) <= MOST_IN_BLOCK &&
-           is_of_bytes(fu, x->src[0]) && is_of_bytes(fu, x->src[1]);
+    return !node_is_memory(x) && x->op == OP_SUM_PRODUCT && x->dtype == QN_I32 &&
+           fuse_reduced_size(fu, x) <= MOST_IN_BLOCK && is_of_bytes(fu, x->src[0]) &&
+           is_of_bytes(fu, x->src[1]);
+}
+
+static bool is_float_sum(const graph_node *x) {
+    return !node_is_memory(x) && (x->op == OP_SUM || x->op == OP_SUM_PRODUCT) &&
+           dtype_is_float(x->dtype);
+}
+
+void fuse_mark_blocks(fuse *fu, node_id n) {
+    const graph_node *x = node_at(fu->g, n);
+    fuse_node *f = fuse_info(fu, n);
+    int c = op_rows[x->op].class_;
+    bool of_blocks = false, added = false;
+    for (int i = 0; !node_is_memory(x) && i < x->sources; i++) {
+        of_blocks |= fuse_info(fu, x->src[i])->of_blocks;
+        added |= fuse_info(fu, x->src[i])->adds_blocks;
+    }
+    f->of_blocks = is_block_product(fu, x) || (of_blocks && (c == CLASS_ELEM || c == CLASS_MOVE));
+    f->adds_blocks = of_blocks && is_float_sum(x);
+    for (int i = 0; c == CLASS_ELEM && added && i < x->sources; i++)
+        if (is_float_sum(node_at(fu->g, x->src[i]))) fuse_info(fu, x->src[i])->adds_blocks = true;
 }
 
 bool fuse_has_contraction(const fuse *fu, const graph_node *x) {

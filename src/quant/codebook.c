@@ -23,11 +23,15 @@ qn_tensor *quant_iq4_nl(qn_tensor *rows) {
     return qn_mul(quant_half(rows, 0), quant_float(TABLE(SHAPE(q, 32), QN_I8, values16)));
 }
 
-qn_tensor *quant_iq4_xs(qn_tensor *rows) {
+qn_tensor *quant_scale_iq4_xs(qn_tensor *rows) {
     qn_tensor *low = FIELDS(SHAPE(quant_bytes(rows, 4, 4), 4, 1), 2, 2, 4, 15);
     qn_tensor *high = FIELDS(quant_words(rows, 2, 1), 1, 8, 2, 3);
     qn_tensor *scales = quant_plus(qn_or(SHAPE(low, 8), quant_up(high, 4)), -32);
-    qn_tensor *d = SHAPE(qn_mul(quant_half(rows, 0), quant_float(scales)), 8, 1);
+    return qn_mul(quant_half(rows, 0), quant_float(scales));
+}
+
+qn_tensor *quant_iq4_xs(qn_tensor *rows) {
+    qn_tensor *d = SHAPE(quant_scale_iq4_xs(rows), 8, 1);
     qn_tensor *q = FIELDS(SHAPE(quant_bytes(rows, 8, 128), 8, 1, 16), 2, 2, 4, 15);
     return qn_mul(d, quant_float(TABLE(SHAPE(q, 8, 32), QN_I8, values16)));
 }

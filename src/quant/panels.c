@@ -11,8 +11,8 @@
  *     y[m, n] = sum over blocks b of  d[m, b] * s[n, b] * (sum over b of x[m, k] * (w[n, k] + 128)
  *                                                          - 128 * sum over b of x[m, k])
  *
- * for the instruction wants bytes without a sign on one side. schedule/block_product.c has the
- * loops. A row with an infinity or NaN gives NaN. */
+ * for the instruction wants bytes without a sign on one side. The loops are those of
+ * schedule/blocks/block_product.c. A row with an infinity or NaN gives NaN. */
 #include "quant/quant.h"
 
 enum { BLOCK = 32, WIDTH = 16, WORD = 4, RAISED = 128 };

@@ -25,18 +25,24 @@ qn_tensor *quant_shape(qn_tensor *x, size_t n, const int64_t *sizes) {
     return qn_reshape(x, (int)n + 1, dims);
 }
 
-qn_tensor *quant_along(qn_tensor *x, int axis, int64_t n) {
+static qn_tensor *along(qn_tensor *x, int axis, int64_t n, qn_dtype dtype) {
     int64_t dims[QN_MAX_RANK];
     if (!x) return NULL;
     int rank = func_rank(x);
     for (int i = 0; i < rank; i++) dims[i] = i == axis ? n : 1;
-    return func_iota(tensor_ctx(x), qn_dtype_of(x), rank, dims, axis);
+    return func_iota(tensor_ctx(x), dtype, rank, dims, axis);
+}
+
+qn_tensor *quant_along(qn_tensor *x, int axis, int64_t n) {
+    return x ? along(x, axis, n, qn_dtype_of(x)) : NULL;
 }
 
 qn_tensor *quant_fields(qn_tensor *x, quant_fields_of f) {
-    qn_tensor *shift = quant_along(x, f.axis, f.count);
+    if (!x) return NULL;
+    /* of i64, as places are: so the step is a part of the kernel, and no number of its launch */
+    qn_tensor *shift = along(x, f.axis, f.count, QN_I64);
     if (f.step != 1) shift = qn_mul(shift, func_integer(shift, f.step));
-    return quant_and(qn_shr(x, shift), f.mask);
+    return quant_and(qn_shr(x, qn_cast(shift, qn_dtype_of(x))), f.mask);
 }
 
 qn_tensor *quant_and(qn_tensor *x, int64_t mask) {

@@ -3,28 +3,135 @@
  *
  * A product in f32 makes a float of each weight, and that takes longer than memory does. Here the
  * rows become blocks of 32 bytes with a scale, too, as q8_0 has them, but for the scale, which is
- * f32: the largest number over 127. Then
+ * f32: the largest number over 127. A weight is s * q - l, q a whole number, s and l those of a
+ * group of 16 or 32 of them; l is 0 in most types. Then
  *
- *     y[m, n] = sum over blocks b of  d[m, b] * s[n, b] * (sum over b of x[m, k] * w[n, k])
+ *     y[m, n] = sum over groups g of  d[m, g] * s[n, g] * (sum over g of x[m, k] * q[n, k])
+ *             - sum over groups g of  l[n, g] * d[m, g] * (sum over g of x[m, k])
  *
- * The inner sum is one of whole numbers, cut into lanes of 4 or 8 products as they lie in words, so
- * that a dot instruction makes them (schedule/block_dots.c); it is exact, however it is made. Such
- * an instruction takes bytes without a sign on one side: w + `more`, and `more` times the sum of a
- * lane's x is what is too much.
+ * The inner sums are of whole numbers, cut into lanes of 4 or 8 products as they lie in words, so
+ * that a dot instruction makes them (schedule/blocks/block_dots.c); they are exact, however they
+ * are made. Such an instruction takes bytes without a sign on one side: q + `more`, and `more`
+ * times the sum of a lane's x is what is too much. Where a byte holds parts of two words of a lane,
+ * x has all first words of the lanes in front of all second ones. Numbers of a codebook are looked
+ * up in a table of 16 bytes, which the emitter keeps in a register.
  *
  * The rows' rounding is all that differs from the product in f32: half of 1/127 of a block's
  * largest number at most. A row with an infinity or NaN gives NaN. */
 #include "quant/quant.h"
 
-enum { BLOCK = 32, LARGEST = 127 };
+enum { BLOCK = 32, WORD = 4, LARGEST = 127 };
 #define LEAST 0x1p-126 /* scales below have no reciprocal: such blocks are zeros */
 
+/* ---- types ----------------------------------------------------------------------------------- */
+
 typedef struct product_type {
-    int type, bytes; /* of a block's elements, behind its scale */
-    int products;    /* of a lane: a word's parts, each of them `halves` of a byte */
-    int halves, more;
+    int type;
+    int lanes, groups;         /* of a block */
+    int words, more;           /* of a lane: words that share bytes; and see above */
+    quant_read *raised;        /* of u8 [R, bytes]: u8 [R, lanes, products], elements + `more` */
+    quant_read *scale, *least; /* f32 [R, groups]; least NULL: it is 0 */
 } product_type;
-static const product_type product_types[] = {{QN_Q8_0, 32, 4, 1, 128}, {QN_Q4_0, 16, 8, 2, 8}};
+
+static qn_tensor *bytes_of(qn_tensor *rows, int64_t from, int64_t n) {
+    return qn_slice(rows, 1, from, from + n, 1);
+}
+
+/* Fields of `bits` bits of u8 [R, n, 1, ..], as bytes. */
+static qn_tensor *byte_fields(qn_tensor *x, int64_t bits) {
+    return FIELDS(x, 2, 8 / bits, bits, (1 << bits) - 1);
+}
+
+static qn_tensor *first_half(qn_tensor *rows) {
+    return quant_half(rows, 0);
+}
+
+static qn_tensor *raised_q8_0(qn_tensor *rows) {
+    qn_tensor *x = bytes_of(rows, 2, 32);
+    return SHAPE(qn_xor(x, func_integer(x, 128)), 8, 4); /* as bytes: adds it */
+}
+
+static qn_tensor *raised_q4_0(qn_tensor *rows) {
+    return SHAPE(byte_fields(SHAPE(bytes_of(rows, 2, 16), 4, 1, 4), 4), 4, 8);
+}
+
+static qn_tensor *raised_q4_1(qn_tensor *rows) {
+    return SHAPE(byte_fields(SHAPE(bytes_of(rows, 4, 16), 4, 1, 4), 4), 4, 8);
+}
+
+static qn_tensor *least_q4_1(qn_tensor *rows) { /* it is added there */
+    return qn_neg(quant_half(rows, 2));
+}
+
+static qn_tensor *raised_q5_k(qn_tensor *rows) {
+    qn_tensor *low = byte_fields(SHAPE(bytes_of(rows, 48, 128), 4, 1, 32), 4);
+    qn_tensor *bit = byte_fields(SHAPE(bytes_of(rows, 16, 32), 1, 1, 32), 1);
+    return SHAPE(qn_or(SHAPE(low, 8, 32), quant_up(SHAPE(bit, 8, 32), 4)), 64, 4);
+}
+
+static qn_tensor *raised_q2_k(qn_tensor *rows) {
+    return SHAPE(byte_fields(SHAPE(bytes_of(rows, 16, 64), 2, 1, 32), 2), 64, 4);
+}
+
+static qn_tensor *raised_q3_k(qn_tensor *rows) {
+    qn_tensor *low = byte_fields(SHAPE(bytes_of(rows, 32, 64), 2, 1, 32), 2);
+    qn_tensor *bit = byte_fields(SHAPE(bytes_of(rows, 0, 32), 1, 1, 32), 1);
+    return SHAPE(qn_or(SHAPE(low, 8, 32), quant_up(SHAPE(bit, 8, 32), 2)), 64, 4);
+}
+
+static qn_tensor *raised_q4_k(qn_tensor *rows) {
+    return SHAPE(byte_fields(SHAPE(bytes_of(rows, 16, 128), 4, 1, 32), 4), 64, 4);
+}
+
+static qn_tensor *raised_q6_k(qn_tensor *rows) {
+    qn_tensor *low = byte_fields(SHAPE(bytes_of(rows, 0, 128), 2, 1, 64), 4);
+    qn_tensor *high = byte_fields(SHAPE(bytes_of(rows, 128, 64), 2, 1, 32), 2);
+    return SHAPE(qn_or(low, quant_up(SHAPE(high, 2, 2, 64), 4)), 64, 4);
+}
+
+/* Of each 16 bytes the low halves, then the high ones, as places in a table; n of them. */
+static qn_tensor *looked_up(qn_tensor *bytes, int64_t n, const uint8_t *table) {
+    const int64_t entries = 16;
+    if (!bytes) return NULL;
+    qn_tensor *t = qn_from(tensor_ctx(bytes), QN_U8, 1, &entries, table);
+    return SHAPE(qn_take(t, byte_fields(SHAPE(bytes, n / 4, 1, 4), 4), 0), n / 4, 8);
+}
+
+/* Twice the floats of 4 bits, + 12. */
+static qn_tensor *raised_mxfp4(qn_tensor *rows) {
+    static const uint8_t twice[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+    return looked_up(bytes_of(rows, 1, 16), 16, twice);
+}
+
+/* The codebook of iq4 (codebook.c), + 128. */
+static const uint8_t values_iq4[16] = {1,   24,  45,  63,  79,  93,  106, 118,
+                                       129, 141, 153, 166, 181, 197, 217, 241};
+
+static qn_tensor *raised_iq4_nl(qn_tensor *rows) {
+    return looked_up(bytes_of(rows, 2, 16), 16, values_iq4);
+}
+
+static qn_tensor *raised_iq4_xs(qn_tensor *rows) {
+    return looked_up(bytes_of(rows, 8, 128), 128, values_iq4);
+}
+
+static qn_tensor *scale_mxfp4(qn_tensor *rows) {
+    return quant_half_e8m0(quant_bytes(rows, 0, 1));
+}
+
+static const product_type product_types[] = {
+    {QN_Q8_0, 8, 1, 1, 128, raised_q8_0, first_half, NULL},
+    {QN_Q4_0, 4, 1, 2, 8, raised_q4_0, first_half, NULL},
+    {QN_Q4_1, 4, 1, 2, 0, raised_q4_1, first_half, least_q4_1},
+    {QN_IQ4_NL, 4, 1, 2, 128, raised_iq4_nl, first_half, NULL},
+    {QN_MXFP4, 4, 1, 2, 12, raised_mxfp4, scale_mxfp4, NULL},
+    {QN_IQ4_XS, 32, 8, 2, 128, raised_iq4_xs, quant_scale_iq4_xs, NULL},
+    {QN_Q2_K, 64, 16, 1, 0, raised_q2_k, quant_scale_q2_k, quant_least_q2_k},
+    {QN_Q3_K, 64, 16, 1, 4, raised_q3_k, quant_scale_q3_k, NULL},
+    {QN_Q4_K, 64, 8, 1, 0, raised_q4_k, quant_scale_q4_k, quant_least_q4_k},
+    {QN_Q5_K, 64, 8, 1, 0, raised_q5_k, quant_scale_q4_k, quant_least_q4_k},
+    {QN_Q6_K, 64, 16, 1, 32, raised_q6_k, quant_scale_q6_k, NULL},
+};
 
 static const product_type *find(int type) {
     for (size_t i = 0; i < COUNT_OF(product_types); i++)
@@ -32,20 +139,16 @@ static const product_type *find(int type) {
     return NULL;
 }
 
-bool quant_has_product(int type) {
-    return find(type) != NULL;
+static int64_t elements_of(const product_type *t) {
+    return quant_find(t->type)->elements;
 }
 
-static qn_tensor *shape4(qn_tensor *x, int64_t a, int64_t b, int64_t c) {
-    return x ? qn_reshape(x, 4, (const int64_t[]){qn_dim(x, 0), a, b, c}) : NULL;
+bool quant_has_product(int type, int64_t deep) {
+    const product_type *t = find(type);
+    return t && deep % elements_of(t) == 0;
 }
 
-/* i32 [m, lanes, products] of i8 [m, halves, bytes in all]. */
-static qn_tensor *lanes_of(qn_tensor *x, const product_type *t) {
-    int64_t lanes = x ? qn_dim(x, 2) / 4 : 0;
-    x = qn_transpose(shape4(x, t->halves, lanes, 4), 1, 2);
-    return quant_shape(qn_cast(x, QN_I32), 2, (const int64_t[]){lanes, t->products});
-}
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 qn_tensor *quant_rounded(qn_tensor *x, int64_t blocks, qn_tensor **scales) {
     x = quant_shape(x, 2, (const int64_t[]){blocks, BLOCK});
@@ -56,48 +159,63 @@ qn_tensor *quant_rounded(qn_tensor *x, int64_t blocks, qn_tensor **scales) {
     return qn_clamp(qn_round(qn_mul(x, qn_reciprocal(by))), -LARGEST, LARGEST);
 }
 
+/* i32 [m, lanes, products] of i8 [m, words, bytes in all]. */
+static qn_tensor *lanes_of(qn_tensor *x, const product_type *t) {
+    int64_t lanes = x ? qn_dim(x, 2) / WORD : 0, words = t->words;
+    x = qn_transpose(SHAPE(x, words, lanes, WORD), 1, 2);
+    return SHAPE(qn_cast(x, QN_I32), lanes, words * WORD);
+}
+
 quant_rows quant_rows_of(qn_tensor *x, int type) {
     const product_type *t = find(type);
     quant_rows r = {0};
-    int64_t blocks = x ? qn_dim(x, 1) / BLOCK : 0;
+    int64_t deep = x ? qn_dim(x, 1) : 0, lanes = deep / t->words / WORD;
+    int64_t blocks = deep / BLOCK, times = t->groups * BLOCK / elements_of(t);
     qn_tensor *q = quant_rounded(x, blocks, &r.scales);
-    q = qn_transpose(shape4(qn_cast(q, QN_I8), blocks, t->halves, t->bytes), 1, 2);
-    q = quant_shape(q, 2, (const int64_t[]){t->halves, blocks * t->bytes});
+    q = SHAPE(qn_cast(q, QN_I8), blocks, t->words, BLOCK / t->words);
+    if (t->words > 1) q = qn_transpose(q, 1, 2);
+    r.whole = qn_contiguous(SHAPE(q, t->words, lanes * WORD));
     r.scales = qn_contiguous(r.scales);
-    r.whole = qn_contiguous(q);
     qn_tensor *sums = qn_cast(qn_sum(lanes_of(r.whole, t), -1, false), QN_I32);
-    r.excess = qn_contiguous(qn_mul(sums, func_integer(sums, -t->more)));
+    if (t->least) {
+        qn_tensor *all = qn_sum(SHAPE(sums, blocks, times, lanes / blocks / times), -1, false);
+        r.sums = qn_contiguous(qn_mul(quant_float(all), SHAPE(r.scales, blocks, 1)));
+    }
+    if (t->more) r.excess = qn_contiguous(sums ? qn_mul(sums, func_integer(sums, -t->more)) : NULL);
     return r;
 }
 
-/* u8 [n, lanes, products]: the elements of blocks [n, blocks * bytes] + more. */
-static qn_tensor *raised(qn_tensor *blocks, int64_t count, const product_type *t) {
-    int64_t lanes = count * t->bytes / 4;
-    qn_tensor *x = quant_shape(blocks, 2, (const int64_t[]){count, 2 + t->bytes});
-    x = qn_slice(x, 2, 2, 2 + t->bytes, 1);
-    if (t->halves == 1) {
-        x = qn_xor(x, func_integer(x, t->more)); /* as bytes: adds it */
-    } else {
-        x = shape4(x, lanes, 1, 4);
-        qn_tensor *shift = quant_along(x, 2, t->halves);
-        shift = qn_mul(shift, func_integer(shift, 4));
-        x = qn_and(qn_shr(x, shift), func_integer(x, 15));
-    }
-    return quant_shape(x, 2, (const int64_t[]){lanes, t->products});
+/* ---- the product ----------------------------------------------------------------------------- */
+
+/* What is taken off, f32 [m, n]; NULL: nothing is. */
+static qn_tensor *least_of(const quant_rows *r, qn_tensor *blocks, int64_t n,
+                           const product_type *t) {
+    if (!t->least || !r->sums) return NULL;
+    int64_t m = qn_dim(r->sums, 0), groups = qn_dim(r->sums, 1) * qn_dim(r->sums, 2);
+    int64_t count = groups / t->groups;
+    qn_tensor *x = qn_reshape(t->least(blocks), 4, (const int64_t[]){1, n, count, t->groups});
+    x = qn_mul(x, qn_reshape(r->sums, 4, (const int64_t[]){m, 1, count, t->groups}));
+    return qn_sum_axes(x, 2, (const int[]){2, 3}, false);
 }
 
-qn_tensor *quant_product(const quant_rows *r, qn_tensor *blocks, qn_tensor *scales, int type) {
+qn_tensor *quant_product(const quant_rows *r, qn_tensor *blocks, int type) {
     const product_type *t = find(type);
-    if (!r->whole || !r->excess || !r->scales || !blocks || !scales) return NULL;
-    int64_t m = qn_dim(r->whole, 0), n = qn_dim(blocks, 0), count = qn_dim(scales, 1);
-    int64_t each = t->bytes / 4, lanes = count * each;
-    qn_tensor *w = qn_cast(raised(blocks, count, t), QN_I32), *x = lanes_of(r->whole, t);
-    w = qn_reshape(w, 5, (const int64_t[]){1, n, lanes, t->products, 1});
-    x = qn_reshape(x, 5, (const int64_t[]){m, 1, lanes, 1, t->products});
-    qn_tensor *sum = qn_reshape(qn_matmul(x, w), 3, (const int64_t[]){m, n, lanes});
-    sum = qn_add(sum, qn_reshape(r->excess, 3, (const int64_t[]){m, 1, lanes}));
-    sum = qn_reshape(qn_cast(sum, QN_F32), 4, (const int64_t[]){m, n, count, each});
-    qn_tensor *s = qn_reshape(qn_cast(scales, QN_F32), 4, (const int64_t[]){1, n, count, 1});
-    s = qn_mul(s, qn_reshape(r->scales, 4, (const int64_t[]){m, 1, count, 1}));
-    return qn_sum(qn_reshape(qn_mul(sum, s), 3, (const int64_t[]){m, n, lanes}), -1, false);
+    if (!r->whole || !r->scales || !blocks) return NULL;
+    int64_t m = qn_dim(r->whole, 0), n = qn_dim(blocks, 0), products = t->words * WORD;
+    int64_t lanes = qn_dim(r->whole, 2) / WORD, each = t->lanes / t->groups;
+    int64_t count = lanes / t->lanes, groups = lanes / each, of_rows = qn_dim(r->scales, 1);
+    blocks = qn_reshape(blocks, 2, (const int64_t[]){n * count, quant_find(type)->bytes});
+    qn_tensor *least = least_of(r, blocks, n, t);
+    qn_tensor *w = qn_cast(t->raised(blocks), QN_I32), *x = lanes_of(r->whole, t);
+    w = qn_reshape(w, 5, (const int64_t[]){1, n, lanes, products, 1});
+    x = qn_reshape(x, 5, (const int64_t[]){m, 1, lanes, 1, products});
+    qn_tensor *y = qn_reshape(qn_matmul(x, w), 3, (const int64_t[]){m, n, lanes});
+    if (t->more) y = qn_add(y, qn_reshape(r->excess, 3, (const int64_t[]){m, 1, lanes}));
+    y = qn_reshape(quant_float(y), 4, (const int64_t[]){m, n, groups, each});
+    qn_tensor *s =
+        qn_reshape(t->scale(blocks), 4, (const int64_t[]){1, n, of_rows, groups / of_rows});
+    s = qn_mul(s, qn_reshape(r->scales, 4, (const int64_t[]){m, 1, of_rows, 1}));
+    y = qn_mul(y, qn_reshape(s, 4, (const int64_t[]){m, n, groups, 1}));
+    y = qn_sum(qn_reshape(y, 3, (const int64_t[]){m, n, lanes}), -1, false);
+    return least ? qn_sub(y, least) : y;
 }

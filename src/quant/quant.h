@@ -46,6 +46,11 @@ typedef qn_tensor *quant_read(qn_tensor *rows);
  * any dtype. NULL for other types. */
 quant_read *quant_whole(int type);
 
+/* f32 [R, groups]: what whole numbers are multiplied with, and what is taken off then. Those of
+ * q5_k are q4_k's. */
+quant_read quant_scale_q2_k, quant_least_q2_k, quant_scale_q3_k, quant_scale_q4_k, quant_least_q4_k,
+    quant_scale_q6_k, quant_scale_iq4_xs;
+
 /* Of mxfp4: half of 2^(e - 127), and twice the floats of 4 bits. i32 both, the first gives f32. */
 qn_tensor *quant_half_e8m0(qn_tensor *e);
 qn_tensor *quant_twice_e2m1(qn_tensor *q);
@@ -59,15 +64,15 @@ quant_read quantize_q4_0, quantize_q4_1, quantize_q5_0, quantize_q5_1, quantize_
 
 /* f32 [m, k] as whole numbers with a scale for each block. */
 typedef struct quant_rows {
-    qn_tensor *whole;  /* i8, in the order of the words of that type's blocks */
-    qn_tensor *scales; /* f32 [m, blocks] */
+    qn_tensor *whole;  /* i8 [m, words of a lane, bytes]: all lanes' first words, .. */
+    qn_tensor *scales; /* f32 [m, groups of lanes] */
     qn_tensor *excess; /* i32 [m, lanes]: what a product with raised elements has too much, < 0 */
+    qn_tensor *sums;   /* f32 [m, groups]: of the rows, for least values; NULL: there are none */
 } quant_rows;
-bool quant_has_product(int type);
+bool quant_has_product(int type, int64_t deep);
 quant_rows quant_rows_of(qn_tensor *x, int type); /* for products with blocks of that type */
-/* f32 [m, n]: the rows times blocks u8 [n, bytes] of a row of blocks each, with their scales
- * beside them (quant_scales). */
-qn_tensor *quant_product(const quant_rows *r, qn_tensor *blocks, qn_tensor *scales, int type);
+/* f32 [m, n]: the rows times blocks u8 [n, bytes] of a row of blocks each. */
+qn_tensor *quant_product(const quant_rows *r, qn_tensor *blocks, int type);
 
 /* Whole numbers of f32 [m, 32 * blocks], f32 [m, blocks, 32], times *scales, f32 [m, blocks]. */
 qn_tensor *quant_rounded(qn_tensor *x, int64_t blocks, qn_tensor **scales);

@@ -96,6 +96,14 @@ static int parts_of(scheduler *m, stmt_id loop, int64_t trips, int sums, bool al
 }
 
 /* The sums of a loop along a row, `rows` rows at a time. */
+static void say_beside_dots(scheduler *m, const loop_chain *c) {
+    int64_t trips;
+    int lanes = m->lanes;
+    if (!sym_is_const(m->k->syms, extent_of(m, c->loop[c->n - 1]), &trips)) return;
+    while (lanes > 1 && trips % lanes) lanes /= 2;
+    if (lanes > 1) say_below(m->k, c->body, ir_grouped(1, 1, lanes));
+}
+
 static void say_along(scheduler *m, const loop_chain *c, int rows) {
     mem_id tile[SCHEDULE_TILES];
     stmt_id loop = c->body;
@@ -121,10 +129,12 @@ static void say_row_loops(scheduler *m, stmt_id body, int rows) {
         if (schedule_at(m, s)->kind != STMT_LOOP) continue;
         loop_chain c = loop_chain_of(m, s);
         block_dots d;
-        if (!schedule_has_inner(m, c.body))
+        if (!schedule_has_inner(m, c.body) && schedule_has_block_dots(m, body))
+            say_beside_dots(m, &c);
+        else if (!schedule_has_inner(m, c.body))
             say_along(m, &c, rows);
-        else if (rows == 1 && c.n == 1 && schedule_is_block_dots(m, c.body, &d))
-            say_of(m->k, d.use, schedule_block_dots_grouping(m, c.body));
+        else if (rows == 1 && schedule_is_block_dots(m, &c, &d))
+            say_of(m->k, d.use, schedule_block_dots_grouping(m, &c));
         else if (rows > 1 || !schedule_reduces_columns(m, &c, merged_of(m, &c).trips))
             say_row_loops(m, c.body, rows);
     }

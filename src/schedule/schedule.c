@@ -769,7 +769,7 @@ int schedule_across(scheduler *m, const loop_chain *c) {
         int n = contiguous_across(m, c->body, var_of(m, c->loop[i]));
         if (n > most) most = n, outer = i;
     }
-    if (outer < 0 || !tiles_in(m, c->body, &tile)) return -1;
+    if (outer < 0 || !tiles_in(m, c->body, &tile) || schedule_has_block_dots(m, c->body)) return -1;
     int inside = schedule_contiguous_inside(m, c->body, var_of(m, c->loop[outer]));
     if (inside == most && slides(m, c->body, c->loop[outer])) return outer;
     return inside < most ? outer : -1;

@@ -224,6 +224,9 @@ static inline void stage_axis(stage_axes *a, loop_h l, bool joined) {
 /* `dtype` -1: as it is. */
 made_stage step_stage(scheduler *m, mem_id arg, loop_h at, const stage_axes *axes, int dtype);
 
+/* Of the values that depend on those loops alone; the first one's tile. */
+made_stage step_compute_at(scheduler *m, loop_h at, const stage_axes *axes);
+
 /* What is wanted of a loop, once all other steps are taken. */
 void step_want(scheduler *m, loop_h l, loop_want want);
 loop_want want_of(const scheduler *m, loop_h l);
@@ -363,10 +366,11 @@ typedef struct block_dots {
     mem_id part, sum; /* the product; what they are added to .. */
     stmt_id use;      /* .. there */
 } block_dots;
-bool schedule_is_block_dots(scheduler *m, stmt_id loop, block_dots *d);
-ir_grouping schedule_block_dots_grouping(scheduler *m, stmt_id loop); /* of the sum */
-/* Schedule them; false where the chain, inside a row, is none, or refuses. */
-bool schedule_block_dots(scheduler *m, const loop_chain *c);
+bool schedule_is_block_dots(scheduler *m, const loop_chain *c, block_dots *d);
+bool schedule_has_block_dots(scheduler *m, stmt_id row); /* some that fill vectors along the row */
+ir_grouping schedule_block_dots_grouping(const scheduler *m, const loop_chain *c); /* of the sum */
+/* Schedule them; false where the chain, inside a row, is none, or refuses. Its loops become one. */
+bool schedule_block_dots(scheduler *m, loop_chain *c);
 
 /* ---- block_product.c ------------------------------------------------------------------------- */
 

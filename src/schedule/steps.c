@@ -414,18 +414,28 @@ bool step_transform_layout(scheduler *m, mem_id tile, int64_t rows) {
     return take_memory(m, TRANSFORM_transform_layout, tile, rows);
 }
 
+static made_stage make_nest(scheduler *m, sched_step *s) {
+    transform_made made;
+    take_for(m, s, &made);
+    made_stage x = {.tile = made.tile, .copy.n = (int)made.loops};
+    for (uint32_t i = 0; i < made.loops; i++) x.copy.loop[i] = loop_as(&made, i);
+    if (made.loops) x.copy.body = stmt_of(m, x.copy.loop[made.loops - 1]);
+    return x;
+}
+
 made_stage step_stage(scheduler *m, mem_id arg, loop_h at, const stage_axes *axes, int dtype) {
     sched_step s = on_tile(TRANSFORM_stage, arg, at);
     for (int i = 0; i < axes->n; i++) s.loop[s.loops++] = axes->loop[i];
     s.joined = axes->joined << 1;
     s.dtype = (int8_t)dtype;
     if (!axes->n) s.loop[s.loops++] = NO_LOOP; /* nothing to stage by is no step */
-    transform_made made;
-    take_for(m, &s, &made);
-    made_stage x = {.tile = made.tile, .copy.n = (int)made.loops};
-    for (uint32_t i = 0; i < made.loops; i++) x.copy.loop[i] = loop_as(&made, i);
-    if (made.loops) x.copy.body = stmt_of(m, x.copy.loop[made.loops - 1]);
-    return x;
+    return make_nest(m, &s);
+}
+
+made_stage step_compute_at(scheduler *m, loop_h at, const stage_axes *axes) {
+    sched_step s = on_loop(TRANSFORM_compute_at, at);
+    for (int i = 0; i < axes->n; i++) s.loop[s.loops++] = axes->loop[i];
+    return make_nest(m, &s);
 }
 
 void step_want(scheduler *m, loop_h l, loop_want want) {

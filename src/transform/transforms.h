@@ -68,6 +68,9 @@ X(spill, "ml", apply_spill, TILE, "tile copy",
   "it")
 X(hoist, "l", apply_hoist, TILE, "tile",
   "hoist i: compute expensive loop-invariant values once, in front of i, into a tile")
+X(compute_at, "lL", apply_compute_at, TILE, "tile axes..",
+  "compute_at i j k: at the top of i's body compute what i needs that depends, of the loops "
+  "inside, on j and k alone and costs more than a few operations, into tiles indexed by (j, k)")
 X(prefetch_next, "ll", apply_prefetch_next, HINT, "",
   "prefetch_next i j: j's iterations prefetch what i loads in the next iteration of the loop "
   "around both; j may be i")

@@ -55,6 +55,61 @@ static void blocks_of_bytes_go_by_words_in_lanes(void) {
     }
 }
 
+/* Rows of words whose scale, of a byte, neighbours share: of all that have the `span` bytes of a
+ * block it is the one at `at`. With a second sum of `others`, a block each. */
+static void scaled_blocks_of(char text[1300], int group, int span, int others) {
+    const int lanes = 320, groups = lanes / group, row = groups * span;
+    int n = snprintf(
+        text, 1300,
+        "kernel \"scaled\" {\n"
+        "  arg a0 f32[4096] write\n"
+        "  arg a1 u8[%d] read\n"
+        "  arg a2 i8[%d] read\n"
+        "  local t0 f32[1]\n"
+        "  local t1 i32[1]\n"
+        "  local t2 f32[1]\n"
+        "  for i < 4096 {\n"
+        "    def t0 = f32(0)\n"
+        "    for b < %d {\n"
+        "      def t1 = i32(0)\n"
+        "      for k < 4 {\n"
+        "        t1[0] += mul(cast:i32(a1[%d*i + %d*(b/%d) + 4*b - %d*(b/%d) + k + 1]), "
+        "cast:i32(a2[4*b + k]))\n"
+        "      }\n"
+        "      t0[0] += mul(cast:f32(t1[0]), cast:f32(add(mul(cast:i32(a1[%d*i + "
+        "%d*(b/%d)]), i32(37)), i32(11))))\n"
+        "    }\n",
+        4096 * row, 4 * lanes, lanes, row, span, group, 4 * group, group, row, span, group);
+    const char *end = "    a0[i] = t0[0]\n  }\n}\n";
+    if (others)
+        n += snprintf(text + n, 1300 - (size_t)n,
+                      "    def t2 = f32(0)\n"
+                      "    for c < %d {\n"
+                      "      t2[0] += cast:f32(a1[%d*i + %d*c])\n"
+                      "    }\n",
+                      others, row, span);
+    if (others) end = "    a0[i] = sub(t0[0], t2[0])\n  }\n}\n";
+    snprintf(text + n, 1300 - (size_t)n, "%s", end);
+}
+
+/* Scales are made in front of the products, of a row where they lie evenly in it; else of a trip,
+ * which asks for lines ahead. */
+static void scales_are_made_side_by_side(void) {
+    static const struct {
+        int group, span, others;
+        const char *has, *has_not;
+    } of[] = {{8, 33, 0, "compute_at i o u g\n", "prefetch"},
+              {4, 17, 0, "split v 4 -> g l\n", "prefetch"},
+              {8, 33, 40, "compute_at i o u g\n", "accumulate t2"},
+              {8, 33, 40, "rfactor t2 v", "pad"},
+              {320, 1281, 0, "split b 64", "compute_at"}};
+    for (int i = 0; i < (int)COUNT_OF(of); i++) {
+        char text[1300];
+        scaled_blocks_of(text, of[i].group, of[i].span, of[i].others);
+        check_default(text, of[i].has, of[i].has_not);
+    }
+}
+
 /* The same of many rows and columns; words of so many columns lie behind each other. */
 static void block_product_of(char text[1200], int rows, int columns, int width) {
     int blocks = 4, panel = width * 32 * blocks;
@@ -106,6 +161,7 @@ static void many_rows_of_blocks_get_a_tile(void) {
 
 static void all(void) {
     RUN(blocks_of_bytes_go_by_words_in_lanes);
+    RUN(scales_are_made_side_by_side);
     RUN(many_rows_of_blocks_get_a_tile);
 }
 

@@ -1,7 +1,73 @@
-/* test_stage.c - copies of what a part of a kernel loads: stage, and what is done to packed copies,
- * words and offset; as in test_transforms.c. */
+/* test_stage.c - what a part of a kernel loads or computes again and again, made in front of it
+ * (stage, compute_at), and what is done to packed copies, words and offset; as in
+ * test_transforms.c. */
 #include "ir_cases.h"
 #include "transform/transform.h"
+
+/* ---- compute_at ------------------------------------------------------------------------------ */
+
+static const char scaled[] = "kernel \"scaled\" {\n"
+                             "  arg a0 f32[96] write\n"
+                             "  arg a1 f32[96] read\n"
+                             "  arg a2 u8[24] read\n"
+                             "  arg a3 f32[24] read\n"
+                             "  for i < 4 {\n"
+                             "    for j < 6 {\n"
+                             "      for k < 4 {\n"
+                             "        a0[24*i + 4*j + k] = mul(a1[24*i + 4*j + k], "
+                             "mul(sqrt(cast:f32(a2[6*i + j])), a3[6*i + j]))\n"
+                             "      }\n"
+                             "    }\n"
+                             "  }\n"
+                             "}\n";
+
+static void compute_at_makes_once_what_iterations_share(void) {
+    BECOMES(scaled, "compute_at i j",
+            "kernel \"scaled\" {\n"
+            "  arg a0 f32[96] write\n"
+            "  arg a1 f32[96] read\n"
+            "  arg a2 u8[24] read\n"
+            "  arg a3 f32[24] read\n"
+            "  local t0 f32[6]\n"
+            "  for i < 4 {\n"
+            "    def t0\n"
+            "    for j_1 < 6 {\n"
+            "      t0[j_1] = mul(sqrt(cast:f32(a2[6*i + j_1])), a3[6*i + j_1])\n"
+            "    }\n"
+            "    for j < 6 {\n"
+            "      for k < 4 {\n"
+            "        a0[24*i + 4*j + k] = mul(a1[24*i + 4*j + k], t0[j])\n"
+            "      }\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+    KEEPS(scaled, "split j 3 -> jo ji\ncompute_at i jo ji");
+    KEEPS(scaled, "split j 3 -> jo ji\ncompute_at i ji jo\nvec k");
+    KEEPS(scaled, "compute_at i j\nvec j_1\nvec k");
+}
+
+static void compute_at_refuses_what_is_not_shared(void) {
+    REFUSES(scaled, "split j 4", "compute_at i jo ji", "the extent of ji depends on a loop inside");
+    REFUSES(scaled, "", "compute_at j i", "the loops must be inside that loop");
+    REFUSES(scaled, "", "compute_at i j j", "a loop is named twice");
+    REFUSES(copy_10, "split i 5", "compute_at io ii", /* a load alone */
+            "nothing in the loop is worth computing ahead");
+}
+
+/* What is stored inside the loop may be another number each time. */
+static void compute_at_refuses_what_changes(void) {
+    REFUSES("kernel \"changes\" {\n"
+            "  arg a0 f32[24] read write\n"
+            "  for i < 4 {\n"
+            "    for j < 6 {\n"
+            "      for k < 4 {\n"
+            "        a0[6*i + j] = exp(mul(sqrt(a0[6*i + j]), f32(3)))\n"
+            "      }\n"
+            "    }\n"
+            "  }\n"
+            "}\n",
+            "", "compute_at i j", "nothing in the loop is worth computing ahead");
+}
 
 /* ---- stage ---------------------------------------------------------------------------------- */
 
@@ -222,6 +288,9 @@ static void stage_is_refused_for_other_loops_stores_and_tiles(void) {
 }
 
 static void all(void) {
+    RUN(compute_at_makes_once_what_iterations_share);
+    RUN(compute_at_refuses_what_is_not_shared);
+    RUN(compute_at_refuses_what_changes);
     RUN(stage_packs_what_loops_will_load);
     RUN(stage_by_a_sum_copies_what_windows_share_once);
     RUN(stage_fills_the_edge_with_zeros);

@@ -619,7 +619,7 @@ static bool are_rows_of_one(scheduler *m, const loop_chain *c, int inner) {
 /* Find its rows; false: they are too few, or none with products. *one: of the loops, the first of
  * those whose rows are the rows of one. */
 static bool takes(scheduler *m, stmt_id loop, loop_chain *c, int *one) {
-    if (!find_rows(m, loop, c)) return false;
+    if (!find_rows(m, loop, c) || schedule_has_block_dots(m, c->body)) return false;
     double rows = (double)schedule_trips(m, c->body);
     for (*one = c->n - 1; *one && are_rows_of_one(m, c, *one);)
         rows *= (double)trips_of(m, c->loop[--*one]);

@@ -36,8 +36,9 @@ static bool are_words(const scheduler *m, const loop_chain *c) {
     return trips % PARTS == 0 && all <= PARTS * MOST_WORDS;
 }
 
-bool schedule_is_block_dots(scheduler *m, stmt_id loop, block_dots *d) {
+bool schedule_is_block_dots(scheduler *m, const loop_chain *c, block_dots *d) {
     contraction x;
+    stmt_id loop = c->body;
     if (!contraction_of(m->k, loop, &x) || x.body != loop || !x.epilogue) return false;
     const ir_stmt *use = schedule_at(m, x.epilogue);
     if (use->next || use->n != 1 || use->monoid != MONOID_SUM) return false;
@@ -49,8 +50,24 @@ bool schedule_is_block_dots(scheduler *m, stmt_id loop, block_dots *d) {
            is_byte(m->k, x.factor[0]) && is_byte(m->k, x.factor[1]);
 }
 
-ir_grouping schedule_block_dots_grouping(scheduler *m, stmt_id loop) {
-    int64_t trips = schedule_trips(m, loop);
+static int64_t all_trips(const scheduler *m, const loop_chain *c) {
+    int64_t trips = 1;
+    for (int i = 0; i < c->n; i++) trips = sat_mul(trips, trips_of(m, c->loop[i]));
+    return trips;
+}
+
+bool schedule_has_block_dots(scheduler *m, stmt_id row) {
+    block_dots d;
+    for (stmt_id s = schedule_at(m, row)->first; s; s = schedule_at(m, s)->next) {
+        if (schedule_at(m, s)->kind != STMT_LOOP) continue;
+        loop_chain c = loop_chain_of(m, s);
+        if (schedule_is_block_dots(m, &c, &d) && all_trips(m, &c) >= m->lanes) return true;
+    }
+    return false;
+}
+
+ir_grouping schedule_block_dots_grouping(const scheduler *m, const loop_chain *c) {
+    int64_t trips = all_trips(m, c);
     int chains = CHAINS;
     while (chains > 1 && trips % (chains * m->lanes)) chains /= 2;
     return ir_grouped(1, chains, m->lanes);
@@ -63,18 +80,97 @@ static loop_h spread(scheduler *m, mem_id part, loop_h l) {
     return others.n ? others.loop[others.n - 1] : NO_LOOP;
 }
 
-bool schedule_block_dots(scheduler *m, const loop_chain *c) {
+/* How many neighbours load the same by that index, as far as they divide the lanes. */
+static int64_t run_of(scheduler *m, sym index, loop_h lanes) {
+    sym_store *s = m->k->syms;
+    sym var = var_of(m, lanes);
+    int64_t all = trips_of(m, lanes), run = all;
+    for (; run > 1; run /= 2) {
+        sym q = sym_loop(s, "g", sym_const(s, all / run)), l = sym_loop(s, "l", sym_const(s, run));
+        sym at = sym_add(s, sym_scale(s, q, run), l);
+        if (all % run == 0 && !sym_uses(s, sym_subst(s, index, 1, &var, &at), l)) break;
+    }
+    return run;
+}
+
+/* The smallest groups of lanes that have a scale, or anything else, in common; 1: none have. */
+static int64_t group_of(scheduler *m, stmt_id use, loop_h lanes) {
+    int64_t least = trips_of(m, lanes);
+    ir_access *t;
+    uint32_t n = ir_accesses(m->k, use, &t);
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t run = t[i].load ? run_of(m, t[i].index, lanes) : 1;
+        if (run > 1 && run < least) least = run;
+    }
+    return least < trips_of(m, lanes) ? least : 1;
+}
+
+/* Is all that the scales are made of spaced evenly along the row, so that its scales alone go
+ * through all of it? */
+static bool is_even(scheduler *m, stmt_id use, loop_h row, loop2 group) {
+    ir_access *t;
+    uint32_t n = ir_accesses(m->k, use, &t);
+    int64_t of_row, of_group, all = trips_of(m, group.outer) * trips_of(m, group.inner);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!t[i].load || !schedule_is_arg(m, &t[i])) continue;
+        if (!schedule_step(m, &t[i], var_of(m, row), &of_row) || !of_row) continue;
+        if (!schedule_step(m, &t[i], var_of(m, group.inner), &of_group)) return false;
+        if (of_row != all * of_group) return false;
+    }
+    return true;
+}
+
+/* Of arguments that the first cache does not hold, a page ahead. */
+static void prefetch_weights(scheduler *m) {
+    for (mem_id i = 1; i < m->k->mems; i++) {
+        const ir_memory *mem = ir_m(m->k, i);
+        if (mem->scope == MEM_ARG && !(mem->access & ACCESS_WRITE) &&
+            schedule_bytes(m, i, sym_lo(m->k->syms, mem->size)) > machine_l1(m->limits))
+            step_prefetch_distance(maybe(m), i, m->limits->page);
+    }
+}
+
+/* Scales that take long to make are made side by side, in front of the products: of a whole row
+ * where they lie evenly in it, as then they go through it as the weights do; else of a trip, which
+ * asks for lines ahead: scales in clusters, apart from the weights, lead the prefetcher astray. */
+static loop_h scales_first(scheduler *m, stmt_id use, loop_h row, loop2 vector) {
+    int64_t group = group_of(m, use, vector.inner);
+    if (group < 2) return vector.inner;
+    step_mark mark = steps_mark(m);
+    loop2 lane = step_split(m, vector.inner, group, "g", "l");
+    loop_h at = loop_of(m, schedule_at(m, stmt_of(m, row))->parent);
+    bool whole = at.id && is_even(m, use, row, (loop2){vector.outer, lane.outer});
+    stage_axes axes = {0};
+    if (whole) stage_axis(&axes, row, false);
+    stage_axis(&axes, vector.outer, false);
+    stage_axis(&axes, lane.outer, false);
+    made_stage made = step_compute_at(maybe(m), whole ? at : row, &axes);
+    if (!made.tile) {
+        steps_back(m, &mark);
+        return vector.inner;
+    }
+    const loop_h *last = &made.copy.loop[made.copy.n - 2];
+    step_want(m, step_merge(m, last[0], last[1], "s"), WANT_VEC);
+    if (!whole) prefetch_weights(m);
+    return step_merge(m, lane.outer, lane.inner, "v");
+}
+
+bool schedule_block_dots(scheduler *m, loop_chain *c) {
     block_dots d;
-    int64_t exact;
-    if (c->n != 1 || !schedule_is_block_dots(m, c->body, &d)) return false;
+    if (!schedule_is_block_dots(m, c, &d)) return false;
     const ir_grouping g = ir_m(m->k, d.sum)->sum;
     int step = g.chains * g.lanes;
     if (g.lanes < 2) return false;
-    if (!sym_is_const(m->k->syms, extent_of(m, c->loop[0]), &exact) || exact % step)
-        if (!step_pad(maybe(m), c->loop[0], step)) return false;
+    for (; c->n > 1; loop_chain_drop(c, c->n - 1)) {
+        loop_h both = step_merge(maybe(m), c->loop[c->n - 2], c->loop[c->n - 1], "b");
+        if (!both.id) return false;
+        c->loop[c->n - 2] = both;
+    }
+    if (!schedule_pad(m, c->loop[0], step)) return false;
     loop2 row = step_split(m, c->loop[0], step, "o", "w");
     loop2 vector = step_split(m, row.inner, g.lanes, "u", "v");
     if (!vector.outer.id) return true;
+    vector.inner = scales_first(m, d.use, row.outer, vector);
     step_want(m, vector.outer, WANT_UNROLL);
     step_want(m, vector.inner, WANT_VEC);
     loop_h lanes = spread(m, d.part, vector.inner), chains = spread(m, d.part, vector.outer);

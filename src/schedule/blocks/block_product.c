@@ -14,7 +14,7 @@
  * lane, of a vector of weights as it lies and a word of x that all lanes share, and f runs once a
  * block. Columns are outside, for a panel of them serves all rows from the first or second cache.
  * A processor without the instruction makes the same products part by part. Sums of s are in
- * order. What lies along the sum instead is for schedule/block_dots.c. */
+ * order. What lies along the sum instead is for schedule/blocks/block_dots.c. */
 #include "schedule/schedule.h"
 
 enum { PARTS = 4, MOST_VECTORS = 2, SPARE = 2 /* registers: a word of x, a scale */ };
@@ -44,7 +44,7 @@ static bool read_product(scheduler *m, stmt_id loop, block_product *p) {
     if (!blocks || schedule_at(m, def)->kind != STMT_DEF) return false;
     if (schedule_at(m, blocks)->kind != STMT_LOOP || !schedule_at(m, blocks)->next) return false;
     b = loop_chain_of(m, blocks);
-    if (b.n != 1 || !schedule_is_block_dots(m, b.body, &p->dots)) return false;
+    if (b.n != 1 || !schedule_is_block_dots(m, &b, &p->dots)) return false;
     if (p->dots.sum != schedule_at(m, def)->def.mem) return false;
     p->row = c.loop[0], p->column = c.loop[1], p->block = b.loop[0];
     if (!contraction_of(m->k, b.body, &x)) return false;
