@@ -80,6 +80,7 @@ typedef struct fuse_node {
     bool of_halves;    /* wide, but made of halves and little else: see fuse_is_of_halves */
     bool of_blocks;    /* products of a block's bytes, or made by element of these */
     bool adds_blocks;  /* it adds these up, or is added to what does */
+    bool joins_sums;   /* it is made of two such sums */
     bool sums;         /* made by element of a contraction that only it uses */
     bool added;        /* only one such uses it: see mark_sums */
     uint32_t waits;    /* consumers that are not decided yet */
@@ -163,7 +164,8 @@ bool fuse_is_of_halves(const fuse *fu, const graph_node *x);
 double fuse_terms_behind(const fuse *fu, node_id n);
 /* Say of the sums behind n, as far as it is known, which add up what is of blocks, and which are
  * added to these, as least values are. Values that neighbours along such a sum share are computed
- * once for them (schedule/blocks/block_dots.c). */
+ * once for them (schedule/blocks/block_dots.c). Both sums read the same weights, so what several
+ * nodes take of them is stored, and not the sums. */
 void fuse_mark_blocks(fuse *fu, node_id n);
 /* A contraction: a sum of products of two operands that are broadcast over its index space. */
 bool fuse_has_contraction(const fuse *fu, const graph_node *x);

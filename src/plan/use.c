@@ -141,8 +141,17 @@ void fuse_mark_blocks(fuse *fu, node_id n) {
     }
     f->of_blocks = is_block_product(fu, x) || (of_blocks && (c == CLASS_ELEM || c == CLASS_MOVE));
     f->adds_blocks = of_blocks && is_float_sum(x);
-    for (int i = 0; c == CLASS_ELEM && added && i < x->sources; i++)
-        if (is_float_sum(node_at(fu->g, x->src[i]))) fuse_info(fu, x->src[i])->adds_blocks = true;
+    int sums = 0;
+    for (int i = 0; c == CLASS_ELEM && added && i < x->sources; i++) {
+        if (!is_float_sum(node_at(fu->g, x->src[i]))) continue;
+        fuse_info(fu, x->src[i])->adds_blocks = true;
+        sums++;
+    }
+    f->joins_sums = sums > 1;
+    if (f->consumers < 2) return;
+    while (!node_is_memory(x) && op_rows[x->op].class_ == CLASS_MOVE)
+        x = node_at(fu->g, n = x->src[0]);
+    fuse_info(fu, n)->must_store |= fuse_info(fu, n)->joins_sums;
 }
 
 bool fuse_has_contraction(const fuse *fu, const graph_node *x) {

@@ -42,6 +42,25 @@ static qn_tensor *byte_fields(qn_tensor *x, int64_t bits) {
     return FIELDS(x, 2, 8 / bits, bits, (1 << bits) - 1);
 }
 
+/* The same where they are, field i of the second axis 2^(bits * i) times as large as it is: a shift
+ * less, which the scales make up for (in_place). */
+static qn_tensor *fields_in_place(qn_tensor *x, int64_t bits) {
+    qn_tensor *place = x ? quant_along(qn_cast(x, QN_I64), 2, 8 / bits) : NULL;
+    qn_tensor *mask = func_integer(x, (1 << bits) - 1);
+    place = qn_cast(qn_mul(place, func_integer(place, bits)), QN_U8);
+    return qn_and(x, qn_shl(mask, place));
+}
+
+/* Scales [R, outer * fields * each] of such fields, made that much smaller, which is exact. */
+static qn_tensor *in_place(qn_tensor *scales, int64_t bits, int64_t outer) {
+    int64_t fields = 8 / bits, groups = scales ? qn_dim(scales, 1) : 0;
+    qn_tensor *s = SHAPE(scales, outer, fields, groups / (outer * fields));
+    qn_tensor *i = s ? quant_along(qn_cast(s, QN_I64), 2, fields) : NULL;
+    i = qn_sub(func_integer(i, 127), qn_mul(i, func_integer(i, bits)));
+    qn_tensor *by = qn_bitcast(quant_up(qn_cast(i, QN_I32), 23), QN_F32);
+    return SHAPE(qn_mul(s, by), groups);
+}
+
 static qn_tensor *first_half(qn_tensor *rows) {
     return quant_half(rows, 0);
 }
@@ -70,7 +89,7 @@ static qn_tensor *raised_q5_k(qn_tensor *rows) {
 }
 
 static qn_tensor *raised_q2_k(qn_tensor *rows) {
-    return SHAPE(byte_fields(SHAPE(bytes_of(rows, 16, 64), 2, 1, 32), 2), 64, 4);
+    return SHAPE(fields_in_place(SHAPE(bytes_of(rows, 16, 64), 2, 1, 32), 2), 64, 4);
 }
 
 static qn_tensor *raised_q3_k(qn_tensor *rows) {
@@ -80,7 +99,15 @@ static qn_tensor *raised_q3_k(qn_tensor *rows) {
 }
 
 static qn_tensor *raised_q4_k(qn_tensor *rows) {
-    return SHAPE(byte_fields(SHAPE(bytes_of(rows, 16, 128), 4, 1, 32), 4), 64, 4);
+    return SHAPE(fields_in_place(SHAPE(bytes_of(rows, 16, 128), 4, 1, 32), 4), 64, 4);
+}
+
+static qn_tensor *scale_q2_k(qn_tensor *rows) {
+    return in_place(quant_scale_q2_k(rows), 2, 2);
+}
+
+static qn_tensor *scale_q4_k(qn_tensor *rows) {
+    return in_place(quant_scale_q4_k(rows), 4, 4);
 }
 
 static qn_tensor *raised_q6_k(qn_tensor *rows) {
@@ -126,9 +153,9 @@ static const product_type product_types[] = {
     {QN_IQ4_NL, 4, 1, 2, 128, raised_iq4_nl, first_half, NULL},
     {QN_MXFP4, 4, 1, 2, 12, raised_mxfp4, scale_mxfp4, NULL},
     {QN_IQ4_XS, 32, 8, 2, 128, raised_iq4_xs, quant_scale_iq4_xs, NULL},
-    {QN_Q2_K, 64, 16, 1, 0, raised_q2_k, quant_scale_q2_k, quant_least_q2_k},
+    {QN_Q2_K, 64, 16, 1, 0, raised_q2_k, scale_q2_k, quant_least_q2_k},
     {QN_Q3_K, 64, 16, 1, 4, raised_q3_k, quant_scale_q3_k, NULL},
-    {QN_Q4_K, 64, 8, 1, 0, raised_q4_k, quant_scale_q4_k, quant_least_q4_k},
+    {QN_Q4_K, 64, 8, 1, 0, raised_q4_k, scale_q4_k, quant_least_q4_k},
     {QN_Q5_K, 64, 8, 1, 0, raised_q5_k, quant_scale_q4_k, quant_least_q4_k},
     {QN_Q6_K, 64, 16, 1, 32, raised_q6_k, quant_scale_q6_k, NULL},
 };
@@ -151,7 +178,7 @@ bool quant_has_product(int type, int64_t deep) {
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 qn_tensor *quant_rounded(qn_tensor *x, int64_t blocks, qn_tensor **scales) {
-    x = quant_shape(x, 2, (const int64_t[]){blocks, BLOCK});
+    x = quant_shape(qn_contiguous(x), 2, (const int64_t[]){blocks, BLOCK});
     qn_tensor *d = qn_max(qn_abs(x), -1, true), *most = qn_like(d, LARGEST);
     d = qn_div(d, most);
     qn_tensor *none = qn_lt(d, qn_like(d, LEAST)), *by = qn_where(none, qn_like(d, 1), d);
