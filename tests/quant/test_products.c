@@ -206,10 +206,59 @@ static void and_without_dot_instructions(void) {
     on_each_isa(all_shapes);
 }
 
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+/* Of y, [1, 64]. */
+static int itself(qn_tensor *y, qn_tensor **out) {
+    return out[0] = y, 1;
+}
+static int activated(qn_tensor *y, qn_tensor **out) {
+    return out[0] = qn_silu(y), 1;
+}
+static int halves(qn_tensor *y, qn_tensor **out) { /* as the parts that are turned by places */
+    qn_tensor *a = qn_slice(y, 1, 0, 32, 1), *b = qn_slice(y, 1, 32, 64, 1);
+    out[0] = qn_mul(a, qn_like(a, 3));
+    out[1] = qn_mul(b, qn_like(b, 5));
+    return 2;
+}
+
+/* Once the rows are rounded; on device null, which plans everything and runs nothing. */
+static int kernels_of(int t, int (*take)(qn_tensor *y, qn_tensor **out)) {
+    int64_t deep = 1280, bytes = deep / types[t].elements * types[t].bytes;
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null", .threads = 1));
+    qn_tensor *x = qn_from(qn, QN_F32, 2, (int64_t[]){1, deep}, x_of), *out[2];
+    qn_tensor *w = qn_from(qn, QN_U8, 2, (int64_t[]){64, bytes}, w_of);
+    quant_rows r = quant_rows_of(x, types[t].type);
+    qn_tensor *rows[4] = {r.whole, r.scales};
+    int n = 2;
+    if (r.excess) rows[n++] = r.excess;
+    if (r.sums) rows[n++] = r.sums;
+    qn_stats a, b;
+    CHECK_INT(qn_realize(n, rows), QN_OK);
+    n = take(quant_product(&r, w, types[t].type), out);
+    qn_get_stats(qn, &a, sizeof a);
+    CHECK_INT(qn_realize(n, out), QN_OK);
+    qn_get_stats(qn, &b, sizeof b);
+    CHECK_STR(qn_error(qn), "");
+    qn_close(qn);
+    return (int)(b.kernels - a.kernels);
+}
+
+/* Scales are made in the kernel that needs them; both sums are one kernel's, whatever is made of
+ * their difference. */
+static void weights_are_read_by_one_kernel(void) {
+    for (int t = 0; t < (int)COUNT_OF(types); t++) {
+        CHECK_INT(kernels_of(t, itself), 1);
+        CHECK_INT(kernels_of(t, activated), 1);
+        CHECK(kernels_of(t, halves) <= 3);
+    }
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(rows_times_blocks_are_sums_of_whole_numbers);
     RUN(and_so_by_plain_loops);
+    RUN(weights_are_read_by_one_kernel);
     RUN(and_without_dot_instructions);
     return test_end();
 }
