@@ -304,6 +304,7 @@ static qn_tensor *inner(const pass *p, qn_tensor *x) {
     qn_tensor *from = flags & ARCH_GATED ? gate : up;
     qn_tensor *y = flags & ARCH_GELU ? qn_gelu_tanh(from) : qn_silu(from);
     if (flags & ARCH_GATED) y = qn_mul(y, up);
+    if (p->bytes) y = qn_contiguous(y); /* or each kernel that rounds it would compute it anew */
     return linear(p, y, SLOT_DOWN, SLOT_DOWN_BIAS);
 }
 

@@ -148,6 +148,14 @@ static bool is_regrouped(const graph_node *x) {
 
 enum { LEAST_GROUP = 4 }; /* lanes of a block's products that share a scale */
 
+/* Would k add up blocks twice? Of one row each has a loop of its own there; of several rows one of
+ * them gets a register tile, and it must be alone (schedule/blocks/block_product.c). */
+static bool adds_blocks_again(const fuse *fu, node_id n, const group *k) {
+    double rows = 1;
+    for (uint32_t i = 0; i + 1 < k->root_loops; i++) rows *= k->loop[i].extent;
+    return fuse_info(fu, n)->adds_blocks && k->adds_blocks && rows > 1;
+}
+
 /* What computing n anew at each use costs more than computing it once; infinite where it cannot be:
  * what one kernel adds up in its way another would add up in its own, and a node has one value. */
 static double inline_extra(fuse *fu, node_id n) {
@@ -163,6 +171,7 @@ static double inline_extra(fuse *fu, node_id n) {
         uint64_t m = fuse_mask(&f->uses[i]);
         if (fuse_is_full(k) || k->loops >= FUSE_MAX_LOOPS - QN_MAX_RANK) return INFINITY;
         if (reduce && !reduce_fits(fu, x, f->uses[i].group, m)) return INFINITY;
+        if (reduce && adds_blocks_again(fu, n, k)) return INFINITY;
         if (reduce && fuse_has_contraction(fu, x) && !f->uses[i].exact) return INFINITY;
         if (reduce && !fuse_piece_takes(fu, x, &f->uses[i])) return INFINITY;
         if (reduce && fuse_has_contraction(fu, x) && fuse_scatters(fu, x, &f->uses[i]))
@@ -266,6 +275,7 @@ static bool can_store_in(fuse *fu, node_id n, const use *u) {
     group *k = fu->group_[u->group];
     uint64_t m = fuse_closure(k, fuse_mask(u));
     if (!u->exact || k->scatter || k->call || f->crowded || fuse_is_full(k)) return false;
+    if (adds_blocks_again(fu, n, k)) return false;
     if (x->op == OP_SCATTER || x->op == OP_CALL || x->op == OP_RESULT ||
         fu->terms.everything_stored)
         return false;

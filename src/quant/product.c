@@ -178,7 +178,7 @@ bool quant_has_product(int type, int64_t deep) {
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 qn_tensor *quant_rounded(qn_tensor *x, int64_t blocks, qn_tensor **scales) {
-    x = quant_shape(qn_contiguous(x), 2, (const int64_t[]){blocks, BLOCK});
+    x = quant_shape(x, 2, (const int64_t[]){blocks, BLOCK});
     qn_tensor *d = qn_max(qn_abs(x), -1, true), *most = qn_like(d, LARGEST);
     d = qn_div(d, most);
     qn_tensor *none = qn_lt(d, qn_like(d, LEAST)), *by = qn_where(none, qn_like(d, 1), d);
