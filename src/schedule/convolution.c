@@ -628,12 +628,13 @@ static void pack_lanes(conv *c, loop_h where, loop_h panels) {
 }
 
 /* Split the outermost loop into parts, for each of which the weights are packed once: as many as
- * keep the threads busy. The loop over parts. */
+ * keep the threads busy, one for one thread; equal ones, where there are such. The loop over parts. */
 static loop_h split_parts(conv *c) {
     conv_loop *l = &c->loop[0];
     int threads = c->m->limits->threads > 1 ? c->m->limits->threads : 1;
-    int64_t trips = trips_of(c->m, l->h), part = ceil_div(trips, 2 * threads);
-    while (c->rows && part > 1 && trips % part) part--; /* tiles of rows need no equal parts */
+    int64_t trips = trips_of(c->m, l->h), part = ceil_div(trips, threads > 1 ? 2 * threads : 1);
+    int64_t equal = largest_part(trips, 1, (double)part);
+    if (2 * equal > part) part = equal;
     if (part < 2) return NO_LOOP;
     loop2 t = step_split(c->m, l->h, part, "parts", "in");
     if (!t.outer.id) return NO_LOOP;

@@ -707,7 +707,73 @@ static void a_number_beside_a_product_leaves_it_parallel(void) {
     ir_close(k);
 }
 
+/* A row's product whose columns are several loops, rows between them in memory: lanes stay the
+ * rows', and the innermost columns are the register tile's. */
+static void columns_in_several_loops_are_inside_the_rows(void) {
+    check_default("kernel \"rows\" {\n"
+                  "  arg a0 f32[903168] write\n"
+                  "  arg a1 f32[301056] read\n"
+                  "  arg a2 f32[27648] read\n"
+                  "  local t0 f32[1]\n"
+                  "  local t1 f32[96]\n"
+                  "  for i1 < 64 {\n"
+                  "    for i3 < 49 {\n"
+                  "      def t1\n"
+                  "      for h < 96 {\n"
+                  "        t1[h] = neg(a1[4704*i1 + 96*i3 + h])\n"
+                  "      }\n"
+                  "      for i0 < 3 {\n"
+                  "        for i2 < 3 {\n"
+                  "          for i4 < 32 {\n"
+                  "            def t0 = f32(0)\n"
+                  "            for r < 96 {\n"
+                  "              t0[0] += mul(t1[r], a2[96*i0 + 32*i2 + i4 + 288*r])\n"
+                  "            }\n"
+                  "            a0[301056*i0 + 4704*i1 + 1568*i2 + 32*i3 + i4] = t0[0]\n"
+                  "          }\n"
+                  "        }\n"
+                  "      }\n"
+                  "    }\n"
+                  "  }\n"
+                  "}\n",
+                  "split i4 8", "accumulate t0 i4");
+}
+
+/* Thirteen rows of an image, a prime number: the weights are packed once for several of them. */
+static void weights_are_packed_once_for_parts_of_any_number(void) {
+    static const char text[] =
+        "kernel \"image\" {\n"
+        "  arg a0 f32[32448] write\n"
+        "  arg a1 f32[8112] read\n"
+        "  arg a2 f32[82944] read\n"
+        "  local t0 f32[1]\n"
+        "  for i1 < 192 {\n"
+        "    for i2 < 13 {\n"
+        "      for i3 < 13 {\n"
+        "        def t0 = f32(0)\n"
+        "        for r1 < 3 {\n"
+        "          for r0 < 48 {\n"
+        "            for r2 < 3 {\n"
+        "              t0[0] += mul(a1[13*i2 + i3 + 169*r0 + 13*r1 + r2 - 14; valid=(13 - i2 - r1 "
+        ">= 0 and 13 - i3 - r2 >= 0 and i2 + r1 - 1 >= 0 and i3 + r2 - 1 >= 0)], a2[432*i1 + 9*r0 "
+        "+ 3*r1 + r2])\n"
+        "            }\n"
+        "          }\n"
+        "        }\n"
+        "        a0[169*i1 + 13*i2 + i3] = t0[0]\n"
+        "      }\n"
+        "    }\n"
+        "  }\n"
+        "}\n";
+    machine one = one_of(150);
+    check_default_of(&one, text, "split i2 4 -> parts in", "stage a2 i2");
+    one.threads = 1;
+    check_default_of(&one, text, "split i2 13 -> parts in", "stage a2 i2");
+}
+
 static void all(void) {
+    RUN(columns_in_several_loops_are_inside_the_rows);
+    RUN(weights_are_packed_once_for_parts_of_any_number);
     RUN(a_number_beside_a_product_leaves_it_parallel);
     RUN(places_of_a_weight_are_inside_its_channels);
     RUN(terms_in_two_orders_are_one_sum);
