@@ -425,6 +425,11 @@ bool tile_is_close(const tile_size *other, const tile_size *best);
 /* Schedule a contraction; false where the loop is none. */
 bool schedule_contraction(scheduler *m, stmt_id loop);
 
+/* ---- depthwise.c ----------------------------------------------------------------------------- */
+
+bool schedule_depthwise(scheduler *m,
+                        stmt_id loop); /* a depthwise convolution; false: it is none */
+
 /* ---- contraction_nest.c ---------------------------------------------------------------------- */
 
 /* Split a loop into vectors, to be unrolled, and their lanes. */

@@ -771,7 +771,51 @@ static void weights_are_packed_once_for_parts_of_any_number(void) {
     check_default_of(&one, text, "split i2 13 -> parts in", "stage a2 i2");
 }
 
+/* Each image has a window of its own: a copy with its edges a channel, vectors along a row, of a
+ * narrow image short ones, and rows beside each other. A copy that is read once is none. */
+static void depthwise_windows_slide_over_a_copy_with_edges(void) {
+    static const char *const form =
+        "kernel \"depthwise\" {\n"
+        "  arg a0 f32[%d] write\n"
+        "  arg a1 f32[%d] read\n"
+        "  arg a2 f32[1600] read\n"
+        "  local t0 f32[1]\n"
+        "  for c < 64 {\n"
+        "    for y < %d {\n"
+        "      for x < %d {\n"
+        "        def t0 = f32(0)\n"
+        "        for r < 5 {\n"
+        "          for q < 5 {\n"
+        "            t0[0] += mul(a1[%d*c + %d*y + %d*x + %d*r + q - %d; valid=(%d*y + r - 2 >= 0 "
+        "and %d - %d*y - r >= 0 and %d*x + q - 2 >= 0 and %d - %d*x - q >= 0)], a2[25*c + 5*r + "
+        "q])\n"
+        "          }\n"
+        "        }\n"
+        "        a0[%d*c + %d*y + x] = t0[0]\n"
+        "      }\n"
+        "    }\n"
+        "  }\n"
+        "}\n";
+    static const struct {
+        int size, stride;
+        const char *has[2];
+    } image[] = {{14, 1, {"stage a1 c y + r x + q", "split y 14 -> ir mr"}},
+                 {13, 1, {"split y 13 -> ir mr", "accumulate t0 mr"}},
+                 {7, 1, {"split nr 8 -> u v", "stage a1 c"}},
+                 {28, 2, {"stage a1 c y + r x + q", "pad x 16"}},
+                 {56, 8, {"split y 7 -> ir mr", "accumulate t0 mr"}}};
+    for (int i = 0; i < (int)COUNT_OF(image); i++) {
+        int n = image[i].size, d = image[i].stride, m = n / d;
+        char text[1400];
+        snprintf(text, sizeof text, form, 64 * m * m, 64 * n * n, m, m, n * n, d * n, d, n,
+                 2 * n + 2, d, n + 1, d, d, n + 1, d, m * m, m);
+        for (int k = 0; k < 2; k++)
+            check_default(text, image[i].has[k], d > 5 ? "stage" : "rfactor");
+    }
+}
+
 static void all(void) {
+    RUN(depthwise_windows_slide_over_a_copy_with_edges);
     RUN(columns_in_several_loops_are_inside_the_rows);
     RUN(weights_are_packed_once_for_parts_of_any_number);
     RUN(a_number_beside_a_product_leaves_it_parallel);
