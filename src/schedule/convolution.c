@@ -628,7 +628,8 @@ static void pack_lanes(conv *c, loop_h where, loop_h panels) {
 }
 
 /* Split the outermost loop into parts, for each of which the weights are packed once: as many as
- * keep the threads busy, one for one thread; equal ones, where there are such. The loop over parts. */
+ * keep the threads busy, one for one thread; equal ones, where there are such. The loop over parts.
+ */
 static loop_h split_parts(conv *c) {
     conv_loop *l = &c->loop[0];
     int threads = c->m->limits->threads > 1 ? c->m->limits->threads : 1;

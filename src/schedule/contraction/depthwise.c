@@ -1,7 +1,7 @@
 /* depthwise.c - the default schedule of a depthwise convolution: windows slide over an image, and
  * each image has weights of its own.
  *
- *   for c { for y { for x { def t; for r { for q { t += a[c, y + r, x + q] * w[c, r, q] } } .. } } }
+ *   for c { for y { for x { def t; for r { for q { t += a[c, y + r, x + q] * w[c, r, q] } } } } }
  *
  * There are no columns to share what is loaded of the image, as a product's have, so vectors go
  * along its rows:
