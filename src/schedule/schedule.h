@@ -310,8 +310,6 @@ bool schedule_past_caches(scheduler *m, mem_id i);
 /* Is the argument new to the caches in each launch: a row of a loop, of some pages? */
 bool schedule_is_new(const scheduler *m, mem_id i);
 bool schedule_has_inner(const scheduler *m, stmt_id loop); /* more than stores in its body? */
-/* The tiles that a leaf loop's statements reduce into, each once; 0 where one is no reduction. */
-int schedule_reduced_tiles(const scheduler *m, stmt_id leaf, mem_id tile[SCHEDULE_TILES]);
 
 /* Does a row of what the loop reads, of so many trips, come from memory, and has it so many
  * bytes? */
@@ -337,6 +335,8 @@ void schedule_finish(scheduler *m);
 
 /* ---- grouping.c ------------------------------------------------------------------------------ */
 
+/* The tiles that a leaf loop's statements reduce into, each once; 0 where one is no reduction. */
+int schedule_reduced_tiles(const scheduler *m, stmt_id leaf, mem_id tile[SCHEDULE_TILES]);
 /* Say how the sums of a lowered kernel are grouped on that machine. */
 void schedule_group_sums(kernel *k, const machine *limits);
 bool schedule_sums_said(const kernel *k); /* of any? */

@@ -676,7 +676,27 @@ static void a_number_beside_a_product_leaves_it_parallel(void) {
     ir_close(k);
 }
 
+/* Four vectors of channels beside two images: lanes go where the images go. */
+static void lanes_go_along_what_has_most_elements(void) {
+    check_default("kernel \"norm\" {\n"
+                  "  arg a0 f32[602112] write\n"
+                  "  arg a1 f32[602112] read\n"
+                  "  arg a2 f32[192] read\n"
+                  "  arg a3 f32[192] read\n"
+                  "  arg a4 f32[192] read\n"
+                  "  arg a5 f32[192] read\n"
+                  "  for c < 192 {\n"
+                  "    for i < 3136 {\n"
+                  "      a0[3136*c + i] = add(mul(div(sub(a1[3136*c + i], a2[c]), a3[c]), a4[c]), "
+                  "a5[c])\n"
+                  "    }\n"
+                  "  }\n"
+                  "}\n",
+                  "split i 64", "swap");
+}
+
 static void all(void) {
+    RUN(lanes_go_along_what_has_most_elements);
     RUN(a_number_beside_a_product_leaves_it_parallel);
     RUN(terms_in_two_orders_are_one_sum);
     RUN(rows_of_a_padded_operand_are_one_loop);
