@@ -719,7 +719,12 @@ static loop_h block_panels(conv *c, int at, int64_t panels) {
 bool schedule_convolution(scheduler *m, stmt_id loop) {
     conv *c = arena_zeroed(&m->k->arena, sizeof *c);
     c->m = m;
-    if (!read_whole(c, loop)) return false;
+    step_mark before = steps_mark(m);
+    bool split = schedule_split_divided(m, &loop);
+    if (!read_whole(c, loop) || (split && !schedule_sums_in_order(m, loop))) {
+        if (split) steps_back(m, &before);
+        return false;
+    }
     choose_tile(c);
     bool pack = c->loop[c->lanes].step[c->b] != 1 || c->load[c->b].valid != SYM_TRUE;
     int outer = 0; /* loops that a does not depend on, or that both do: around everything */

@@ -432,6 +432,10 @@ bool schedule_depthwise(scheduler *m,
 
 /* ---- contraction_nest.c ---------------------------------------------------------------------- */
 
+/* Split the loops of a contraction's output whose number an operand's index divides, as that of
+ * windows of 7 places does: each part then moves it by steps. *loop stays the outermost one. Is any
+ * split? */
+bool schedule_split_divided(scheduler *m, stmt_id *loop);
 /* Split a loop into vectors, to be unrolled, and their lanes. */
 loop2 schedule_vectors(scheduler *m, loop_h l);
 loop2 schedule_lanes_of(scheduler *m, loop_h l, int lanes); /* into vectors of so many */

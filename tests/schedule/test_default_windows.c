@@ -155,7 +155,42 @@ static void places_of_a_weight_are_inside_its_channels(void) {
                   "-> parts in", "swap o p");
 }
 
+/* Rows of 49 places in windows of 7 by 7: places of a window's row are the tile's rows. What is no
+ * sum of products of two loads keeps its loops. */
+static void rows_in_windows_are_split_into_steps(void) {
+    static const char *const form =
+        "kernel \"windows\" {\n"
+        "  arg a0 f32[225792] write\n"
+        "  arg a1 f32[75264] read\n"
+        "  arg a2 f32[442368] read\n"
+        "  local t0 f32[1]\n"
+        "  for p < 3 {\n"
+        "    for i < 4 {\n"
+        "      for h < 12 {\n"
+        "        for n < 49 {\n"
+        "          for d < 32 {\n"
+        "            def t0 = f32(0)\n"
+        "            for k < 384 {\n"
+        "              t0[0] += mul(%sa1[k + 2688*i + 384*n + "
+        "32256*(i/2) + 2688*(n/7)]%s, a2[384*p + 32*h + d + 1152*k])\n"
+        "            }\n"
+        "            a0[75264*p + 18816*i + 1568*h + 32*n + d] = t0[0]\n"
+        "          }\n"
+        "        }\n"
+        "      }\n"
+        "    }\n"
+        "  }\n"
+        "}\n";
+    char text[1200];
+    snprintf(text, sizeof text, form, "", "");
+    check_default(text, "split n 7 -> o_1 w_1", "block_reduction");
+    check_default(text, "-> ir mr", "block_reduction");
+    snprintf(text, sizeof text, form, "neg(", ")");
+    check_default(text, "par ", "split n 7");
+}
+
 static void all(void) {
+    RUN(rows_in_windows_are_split_into_steps);
     RUN(columns_in_several_loops_are_inside_the_rows);
     RUN(weights_are_packed_once_for_parts_of_any_number);
     RUN(depthwise_windows_slide_over_a_copy_with_edges);
