@@ -41,6 +41,12 @@ onnx-tests: $(BUILD)/$(SONAME)  ## run the node tests of the onnx package (ONNX_
 
 .PHONY: soak cover kill-test accuracy docs abi onnx-tests
 
+onnx-networks: python  ## whole networks beside onnxruntime, exported by PyTorch (ONNX_PYTHON=python3 with both)
+	@$(ONNX_PYTHON) tools/compare/onnx_networks.py $(ONNX_ARGS)
+bench-onnx: python  ## their times beside onnxruntime's (ONNX_ARGS="-t 2 resnet50")
+	@$(ONNX_PYTHON) bench/models/onnx_nets.py $(ONNX_ARGS)
+.PHONY: onnx-networks bench-onnx
+
 gen-check:  ## check that generated regions are up to date and unedited
 	@python3 tools/gen.py --check
 

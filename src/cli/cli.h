@@ -158,6 +158,7 @@ int command_tune(int argc, char **argv);
 int command_wisdom(int argc, char **argv);
 int command_replay(int argc, char **argv);
 int command_info(int argc, char **argv);
+int command_bench(int argc, char **argv);
 int command_convert(int argc, char **argv);
 int command_devices(int argc, char **argv);
 int command_machine(int argc, char **argv);

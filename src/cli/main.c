@@ -27,6 +27,7 @@ static const struct {
     {"info", "list the tensors and metadata of a file", command_info},
     {"convert", "write the tensors of a file as another kind, or in blocks", command_convert},
     {"run", "run a model in the ONNX format on .npy files", command_run},
+    {"bench", "time a model in the ONNX format on random inputs", command_bench},
     {"view", "show how a value of a recording or model is computed", command_view},
     {"devices", "list the devices of this machine", command_devices},
     {"machine", "show the machine that schedules are made for", command_machine},

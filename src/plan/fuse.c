@@ -213,6 +213,17 @@ static double store_cost(const fuse *fu, node_id n) {
            (has_one_reader(f) ? 2 : 1) * (double)m->kernel_cost;
 }
 
+/* Is a contraction used only through n, which is made of it by element? Where n would be computed
+ * more than once the contraction is stored, and storing n in its place costs nothing: what is
+ * between them is done while its sums are in registers. */
+static bool stands_for_product(const fuse *fu, node_id n) {
+    const fuse_node *f = fuse_info(fu, n);
+    if (!f->product || f->product == n || f->share < 1 - 1e-9) return false;
+    const graph_node *x = node_at(fu->g, n), *product = node_at(fu->g, f->product);
+    return qn_dtype_size(x->dtype) <= qn_dtype_size(product->dtype) &&
+           fuse_size(fu, n) == fuse_size(fu, f->product);
+}
+
 /* The loops that enclose all uses of n; false when they are not of one kernel. */
 static bool common_loops(const fuse *fu, const fuse_node *f, uint64_t *m) {
     const group *k = fu->group_[f->uses[0].group];
@@ -428,7 +439,8 @@ static void decide(fuse *fu, node_id n) {
         return;
     if (!store && !view && (!f->index_ops || fu->terms.everything_stored)) {
         double extra = fu->terms.everything_stored ? INFINITY : inline_extra(fu, n);
-        double buffered = buffer_cost(fu, n, &around, &axes), stored = store_cost(fu, n);
+        double buffered = buffer_cost(fu, n, &around, &axes);
+        double stored = stands_for_product(fu, n) ? 0 : store_cost(fu, n);
         if (buffered < extra && buffered < stored) {
             fuse_buffer(fu, n, f->uses[0].group, around, axes);
             return;
@@ -494,6 +506,31 @@ static void mark_sums(fuse *fu) {
     }
 }
 
+/* What nodes pass on of a contraction: it is one whole, and of what a node has each of its uses
+ * takes the same part. Where ways part and meet again, as those of x * sigmoid(x), the whole is in
+ * one node again. */
+static void mark_products(fuse *fu) {
+    const fusion *f = fu->f;
+    for (uint32_t i = 0; i < f->nodes; i++) {
+        const graph_node *x = node_at(fu->g, f->order[i]);
+        fuse_node *to = &fu->node[i];
+        if (node_is_memory(x)) continue;
+        if (fuse_has_contraction(fu, x)) {
+            to->product = f->order[i];
+            to->share = 1;
+        }
+        if (op_rows[x->op].class_ != CLASS_ELEM && x->op != OP_RESHAPE) continue;
+        for (int s = 0; s < x->sources; s++) {
+            if (!f->pos[x->src[s]]) continue;
+            const fuse_node *from = fuse_info(fu, x->src[s]);
+            double part = from->share / (from->consumers + from->is_root + 1e-300);
+            if (!from->product || (to->product != from->product && part <= to->share)) continue;
+            to->share = part + (to->product == from->product ? to->share : 0);
+            to->product = from->product;
+        }
+    }
+}
+
 /* From the last node to the first, so that all consumers are decided before their producers; but
  * statistics of scores are put off as long as possible, so that the kernels of blocks exist. */
 static void decide_all(fuse *fu) {
@@ -501,6 +538,7 @@ static void decide_all(fuse *fu) {
     bool *done = arena_zeroed(fu->a, f->nodes + 1);
     count_consumers(fu);
     mark_sums(fu);
+    mark_products(fu);
     for (uint32_t top = f->nodes; top;) {
         uint32_t late = 0;
         for (uint32_t i = top; i-- > 0;) {

@@ -83,6 +83,8 @@ typedef struct fuse_node {
     bool joins_sums;   /* it is made of two such sums */
     bool sums;         /* made by element of a contraction that only it uses */
     bool added;        /* only one such uses it: see mark_sums */
+    node_id product;   /* the contraction that it is made of by element, 0: none; */
+    double share;      /* of that one's uses those that lead through it: see mark_products */
     uint32_t waits;    /* consumers that are not decided yet */
     uint32_t consumers;
     uint32_t pieces; /* of a JOIN, with those of the joins that it is made of */

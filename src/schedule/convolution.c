@@ -628,12 +628,14 @@ static void pack_lanes(conv *c, loop_h where, loop_h panels) {
 }
 
 /* Split the outermost loop into parts, for each of which the weights are packed once: as many as
- * keep the threads busy. The loop over parts. */
+ * keep the threads busy, one for one thread; equal ones, where there are such. The loop over parts.
+ */
 static loop_h split_parts(conv *c) {
     conv_loop *l = &c->loop[0];
     int threads = c->m->limits->threads > 1 ? c->m->limits->threads : 1;
-    int64_t trips = trips_of(c->m, l->h), part = ceil_div(trips, 2 * threads);
-    while (c->rows && part > 1 && trips % part) part--; /* tiles of rows need no equal parts */
+    int64_t trips = trips_of(c->m, l->h), part = ceil_div(trips, threads > 1 ? 2 * threads : 1);
+    int64_t equal = largest_part(trips, 1, (double)part);
+    if (2 * equal > part) part = equal;
     if (part < 2) return NO_LOOP;
     loop2 t = step_split(c->m, l->h, part, "parts", "in");
     if (!t.outer.id) return NO_LOOP;
@@ -717,7 +719,12 @@ static loop_h block_panels(conv *c, int at, int64_t panels) {
 bool schedule_convolution(scheduler *m, stmt_id loop) {
     conv *c = arena_zeroed(&m->k->arena, sizeof *c);
     c->m = m;
-    if (!read_whole(c, loop)) return false;
+    step_mark before = steps_mark(m);
+    bool split = schedule_split_divided(m, &loop);
+    if (!read_whole(c, loop) || (split && !schedule_sums_in_order(m, loop))) {
+        if (split) steps_back(m, &before);
+        return false;
+    }
     choose_tile(c);
     bool pack = c->loop[c->lanes].step[c->b] != 1 || c->load[c->b].valid != SYM_TRUE;
     int outer = 0; /* loops that a does not depend on, or that both do: around everything */

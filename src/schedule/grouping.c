@@ -64,6 +64,18 @@ bool schedule_rows_in_order(const scheduler *m, stmt_id body) {
     return in_order_below(m, body, false);
 }
 
+int schedule_reduced_tiles(const scheduler *m, stmt_id leaf, mem_id tile[SCHEDULE_TILES]) {
+    int n = 0;
+    for (stmt_id s = schedule_at(m, leaf)->first; s; s = schedule_at(m, s)->next) {
+        const ir_stmt *x = schedule_at(m, s);
+        if (x->kind != STMT_STORE || x->monoid == MONOID_SET || n == SCHEDULE_TILES ||
+            ir_m(m->k, x->store.mem[0])->scope == MEM_ARG)
+            return 0;
+        tile[n++] = x->store.mem[0];
+    }
+    return n;
+}
+
 /* ---- along the sum --------------------------------------------------------------------------- */
 
 /* The innermost loop of a chain once those in step with it are merged with it. */

@@ -350,10 +350,22 @@ void loop_chain_inward(scheduler *m, loop_chain *c, int i) {
     while (i + 1 < c->n && loop_chain_swap(m, c, i)) i++;
 }
 
+/* Does it move with all loops of the chain? Others are of few elements, which stay near. */
+static bool is_of_all(const scheduler *m, const loop_chain *c, const ir_access *t) {
+    for (int i = 0; i < c->n; i++)
+        if (!depends_on(m, t, var_of(m, c->loop[i]))) return false;
+    return true;
+}
+
 int schedule_most_contiguous(scheduler *m, const loop_chain *c) {
+    enum { MANY = 1024 }; /* an access of all elements is worth any number of others */
+    ir_access *t;
     int best = c->n - 1, most = 0;
-    for (int i = c->n - 1; i >= 0; i--) {
-        int n = schedule_contiguous(m, c->body, var_of(m, c->loop[i]));
+    uint32_t count = ir_accesses(m->k, c->body, &t);
+    for (int i = c->n - 1, n = 0; i >= 0; i--, n = 0) {
+        for (uint32_t k = 0; k < count; k++)
+            n += counted_along(m, &t[k], var_of(m, c->loop[i])) *
+                 (is_of_all(m, c, &t[k]) ? MANY : 1);
         if (n > most) most = n, best = i;
     }
     return best;
@@ -385,18 +397,6 @@ bool schedule_has_inner(const scheduler *m, stmt_id loop) {
     for (stmt_id c = schedule_at(m, loop)->first; c; c = schedule_at(m, c)->next)
         if (schedule_at(m, c)->kind != STMT_STORE) return true;
     return false;
-}
-
-int schedule_reduced_tiles(const scheduler *m, stmt_id leaf, mem_id tile[SCHEDULE_TILES]) {
-    int n = 0;
-    for (stmt_id s = schedule_at(m, leaf)->first; s; s = schedule_at(m, s)->next) {
-        const ir_stmt *x = schedule_at(m, s);
-        if (x->kind != STMT_STORE || x->monoid == MONOID_SET || n == SCHEDULE_TILES ||
-            ir_m(m->k, x->store.mem[0])->scope == MEM_ARG)
-            return 0;
-        tile[n++] = x->store.mem[0];
-    }
-    return n;
 }
 
 bool schedule_streams(scheduler *m, stmt_id loop, int64_t trips, int64_t bytes) {

@@ -310,8 +310,6 @@ bool schedule_past_caches(scheduler *m, mem_id i);
 /* Is the argument new to the caches in each launch: a row of a loop, of some pages? */
 bool schedule_is_new(const scheduler *m, mem_id i);
 bool schedule_has_inner(const scheduler *m, stmt_id loop); /* more than stores in its body? */
-/* The tiles that a leaf loop's statements reduce into, each once; 0 where one is no reduction. */
-int schedule_reduced_tiles(const scheduler *m, stmt_id leaf, mem_id tile[SCHEDULE_TILES]);
 
 /* Does a row of what the loop reads, of so many trips, come from memory, and has it so many
  * bytes? */
@@ -337,6 +335,8 @@ void schedule_finish(scheduler *m);
 
 /* ---- grouping.c ------------------------------------------------------------------------------ */
 
+/* The tiles that a leaf loop's statements reduce into, each once; 0 where one is no reduction. */
+int schedule_reduced_tiles(const scheduler *m, stmt_id leaf, mem_id tile[SCHEDULE_TILES]);
 /* Say how the sums of a lowered kernel are grouped on that machine. */
 void schedule_group_sums(kernel *k, const machine *limits);
 bool schedule_sums_said(const kernel *k); /* of any? */
@@ -425,8 +425,17 @@ bool tile_is_close(const tile_size *other, const tile_size *best);
 /* Schedule a contraction; false where the loop is none. */
 bool schedule_contraction(scheduler *m, stmt_id loop);
 
+/* ---- depthwise.c ----------------------------------------------------------------------------- */
+
+bool schedule_depthwise(scheduler *m,
+                        stmt_id loop); /* a depthwise convolution; false: it is none */
+
 /* ---- contraction_nest.c ---------------------------------------------------------------------- */
 
+/* Split the loops of a contraction's output whose number an operand's index divides, as that of
+ * windows of 7 places does: each part then moves it by steps. *loop stays the outermost one. Is any
+ * split? */
+bool schedule_split_divided(scheduler *m, stmt_id *loop);
 /* Split a loop into vectors, to be unrolled, and their lanes. */
 loop2 schedule_vectors(scheduler *m, loop_h l);
 loop2 schedule_lanes_of(scheduler *m, loop_h l, int lanes); /* into vectors of so many */

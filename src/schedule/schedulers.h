@@ -13,4 +13,5 @@ X(block_product, schedule_block_product, ALONE, "rows, columns and a sum of scal
 X(attention, schedule_attention, ALONE, "rows with products inside")
 X(convolution, schedule_convolution, ALONE, "a contraction over windows, or of more loops than three")
 X(contraction, schedule_contraction, ALONE, "rows, columns and a sum")
+X(depthwise, schedule_depthwise, ALONE, "windows over images that share no weights")
 X(rows, schedule_rows, ANY, "loops around reductions and loops: softmax, norms, sums")

@@ -308,7 +308,32 @@ static void conditions_that_lanes_share_are_branches(void) {
     }
 }
 
+/* What lies two to four elements apart, where edges are masked, comes by whole vectors. */
+static void elements_apart_are_loaded_by_vectors_under_a_mask_too(void) {
+    static const char *const dtype[] = {"f32", "f64", "i32", "i8"};
+    for (int step = 2; step <= 4; step++)
+        for (int d = 0; d < 4; d++) {
+            int lanes = d == 1 ? 8 : 16;
+            char text[600];
+            snprintf(text, sizeof text,
+                     "kernel \"apart\" {\n arg a0 %s[%d] write\n arg a1 %s[%d] read\n"
+                     " for i < 5 {\n for r < 4 {\n vec v < %d {\n"
+                     "  a0[%d*i + %d*r + v] = a1[%d*i + %d*v + r - 2; valid=(%d*i + %d*v + r - 2 "
+                     ">= 0 and %d - %d*i - %d*v - r >= 0)]\n }\n }\n }\n}\n",
+                     dtype[d], 20 * lanes, dtype[d], 5 * lanes * step - 3, lanes, 4 * lanes, lanes,
+                     step * lanes, step, step * lanes, step, 5 * lanes * step - 2, step * lanes,
+                     step);
+            run((harness_case){.text = text, .seed = (uint64_t)(4 * step + d)});
+            kernel *k = ir_parse(h.qn, text);
+            if (!k) FAIL("%s", qn_error(h.qn));
+            if (k && h.compiler[0] == 'l' && ((cpu *)h.cpu)->isa.avx2 && d < 3)
+                CHECK_INT(count_in_ir(k, "masked.gather"), 0);
+            if (k) ir_close(k);
+        }
+}
+
 static void every_test(void) {
+    RUN(elements_apart_are_loaded_by_vectors_under_a_mask_too);
     RUN(what_was_made_in_a_loop_is_not_there_before_it);
     RUN(powers_of_two_scale_at_once);
     RUN(lookups_agree_on_every_dtype);

@@ -298,6 +298,51 @@ static void shapes_are_made_aside(void) {
     device_each(&device, make_shapes);
 }
 
+/* Square roots and quotients in the graph that is computed, by the library's own account. */
+static int roots;
+static void count_roots(void *user, const char *line) {
+    (void)user;
+    roots += strstr(line, "sqrt") || strstr(line, " div ");
+}
+
+/* What follows weights alone is computed aside, so a norm of known statistics multiplies and adds;
+ * statistics that are inputs give the same. */
+static void batch_norms_are_folded_where_weights_are_known(void) {
+    static const float weight[4][2] = {{2, -1}, {0.5f, 3}, {1, -2}, {4, 0.25f}};
+    static const char *const name[4] = {"scale", "bias", "mean", "variance"};
+    for (int known = 0; known < 2; known++) {
+        message n = node("BatchNormalization", "x scale bias mean variance", "y"), g = {.size = 0};
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 1, .log = count_roots));
+        qn_tensor *in[5] = {numbers(qn, 3, (int64_t[]){1, 2, 3})}, *y = NULL;
+        float got[6];
+        put_in(&g, "x", ONNX_FLOAT, 3, (int64_t[]){1, 2, 3});
+        for (int i = 0; i < 4; i++) {
+            if (known)
+                put_init(&g, name[i], ONNX_FLOAT, 1, (int64_t[]){2}, sizeof weight[i], weight[i]);
+            else
+                put_in(&g, name[i], ONNX_FLOAT, 1, (int64_t[]){2});
+            in[i + 1] = qn_from(qn, QN_F32, 1, (int64_t[]){2}, weight[i]);
+        }
+        put_out(&g, "y", ONNX_FLOAT);
+        put_node(&g, &n);
+        message m = whole(&g, 15);
+        qn_onnx *model = parsed(qn, &m);
+        qn_set(qn, "debug", "g");
+        roots = 0;
+        CHECK_INT(qn_onnx_call(model, known ? 1 : 5, in, 1, &y), QN_OK);
+        CHECK_INT(qn_read(y, got, sizeof got), QN_OK);
+        CHECK_INT(roots > 0, !known);
+        for (int i = 0; i < 6; i++) {
+            double x = i - 4, mean = (double)weight[2][i / 3], variance = (double)weight[3][i / 3];
+            double want = (x - mean) / sqrt(variance + 1e-5) * (double)weight[0][i / 3] +
+                          (double)weight[1][i / 3];
+            CHECK_NEAR((double)got[i], want, 1e-6, 1e-6);
+        }
+        qn_onnx_close(model);
+        end(qn);
+    }
+}
+
 static void runs_keep_a_static_graph_of_each_shape(void) {
     qn_ctx *qn = begin();
     message m = reshaping();
@@ -516,6 +561,7 @@ int main(int argc, char **argv) {
     RUN(shapes_need_their_elements);
     RUN(weights_in_other_files_stay_in_the_folder);
     RUN(shapes_are_made_aside);
+    RUN(batch_norms_are_folded_where_weights_are_known);
     RUN(runs_keep_a_static_graph_of_each_shape);
     RUN(runs_that_fail_give_nothing);
     RUN(gradients_pass_a_model);

@@ -305,6 +305,37 @@ static void a_product_used_twice_is_computed_once(void) {
     CHECK(n >= 2 && n <= 3);
 }
 
+/* Products that are stored as they are, by the planner's own account. */
+static int bare;
+static void count_bare(void *user, const char *line) {
+    (void)user;
+    bare += !strncmp(line, "f kernel", 8) && strstr(line, ": sum_product");
+}
+
+/* What is read again and again, as a strided window reads it, is not computed there from a product
+ * that was stored as it is: it is stored in the product's place, however its ways part and meet.
+ * A product that is asked for itself is stored in any case. */
+static void what_is_made_of_a_product_alone_is_stored_in_its_place(void) {
+    qn_ctx *own = qn_open(&QN_OPTIONS(.device = "null", .log = count_bare));
+    qn_set(own, "debug", "f");
+    static float zero[64 * 64 * 64];
+    qn_tensor *x = qn_from(own, QN_F32, 4, (int64_t[]){1, 16, 56, 56}, zero);
+    qn_tensor *w = qn_from(own, QN_F32, 4, (int64_t[]){64, 16, 1, 1}, zero);
+    qn_tensor *b = qn_from(own, QN_F32, 1, (int64_t[]){64}, zero);
+    qn_tensor *d = qn_from(own, QN_F32, 4, (int64_t[]){64, 1, 3, 3}, zero);
+    const qn_conv_options strided =
+        QN_CONV_OPTIONS(.stride = {2, 2}, .before = {1, 1}, .after = {1, 1}, .groups = 64);
+    for (int i = 0; i < 3; i++) {
+        qn_tensor *y = qn_conv(x, w, i < 2 ? b : NULL, NULL);
+        qn_tensor *a = i == 1 ? qn_hardswish(y) : qn_relu(y);
+        qn_tensor *out[2] = {qn_relu(qn_conv(a, d, b, &strided)), y};
+        bare = 0;
+        CHECK_INT(qn_realize(i < 2 ? 1 : 2, out), QN_OK);
+        CHECK_INT(bare, i < 2 ? 0 : 1);
+    }
+    qn_close(own);
+}
+
 static void without_fusion_every_operation_is_a_kernel(void) {
     qn_set(qn, "fuse", "0");
     qn_tensor *x = matrix(8, 8), *y = qn_exp(qn_neg(qn_tanh(x)));
@@ -368,6 +399,7 @@ int main(int argc, char **argv) {
     RUN(scoped_adamw_over_forty_parameters_is_at_most_four_kernels);
     RUN(scoped_a_gradient_is_stored_where_its_optimizer_would_go_lane_by_lane);
     RUN(scoped_a_product_used_twice_is_computed_once);
+    RUN(what_is_made_of_a_product_alone_is_stored_in_its_place);
     RUN(scoped_a_product_put_into_a_place_is_computed_once);
     RUN(scoped_without_fusion_every_operation_is_a_kernel);
     qn_close(qn);

@@ -653,37 +653,6 @@ static void terms_in_two_orders_are_one_sum(void) {
     check_default(along, "accumulate t0", "merge t b");
 }
 
-/* A weight's gradient: its places go around the sum inside of a tile's rows and columns, for what
- * is stored of a tile lies together; the lanes' operand is packed once for a part of the rows. */
-static void places_of_a_weight_are_inside_its_channels(void) {
-    check_default("kernel \"weights\" {\n"
-                  "  arg a0 f32[2359296] write\n"
-                  "  arg a1 f32[100352] read\n"
-                  "  arg a2 f32[100352] read\n"
-                  "  local t0 f32[1]\n"
-                  "  for o < 512 {\n"
-                  "    for c < 512 {\n"
-                  "      for p < 3 {\n"
-                  "        for q < 3 {\n"
-                  "          def t0 = f32(0)\n"
-                  "          for y < 7 {\n"
-                  "            for n < 4 {\n"
-                  "              for x < 7 {\n"
-                  "                t0[0] += mul(a1[49*o + 25088*n + 7*y + x], a2[7*p + q + 49*c + "
-                  "25088*n + 7*y + x - 8; valid=(7 - p - y >= 0 and 7 - q - x >= 0 and p + y - 1 "
-                  ">= 0 and q + x - 1 >= 0)])\n"
-                  "              }\n"
-                  "            }\n"
-                  "          }\n"
-                  "          a0[4608*o + 9*c + 3*p + q] = t0[0]\n"
-                  "        }\n"
-                  "      }\n"
-                  "    }\n"
-                  "  }\n"
-                  "}\n",
-                  "-> parts in", "swap o p");
-}
-
 /* An optimizer's count of its steps, beside a weight's gradient: one more item. */
 static void a_number_beside_a_product_leaves_it_parallel(void) {
     char text[900], whole[800];
@@ -707,9 +676,28 @@ static void a_number_beside_a_product_leaves_it_parallel(void) {
     ir_close(k);
 }
 
+/* Four vectors of channels beside two images: lanes go where the images go. */
+static void lanes_go_along_what_has_most_elements(void) {
+    check_default("kernel \"norm\" {\n"
+                  "  arg a0 f32[602112] write\n"
+                  "  arg a1 f32[602112] read\n"
+                  "  arg a2 f32[192] read\n"
+                  "  arg a3 f32[192] read\n"
+                  "  arg a4 f32[192] read\n"
+                  "  arg a5 f32[192] read\n"
+                  "  for c < 192 {\n"
+                  "    for i < 3136 {\n"
+                  "      a0[3136*c + i] = add(mul(div(sub(a1[3136*c + i], a2[c]), a3[c]), a4[c]), "
+                  "a5[c])\n"
+                  "    }\n"
+                  "  }\n"
+                  "}\n",
+                  "split i 64", "swap");
+}
+
 static void all(void) {
+    RUN(lanes_go_along_what_has_most_elements);
     RUN(a_number_beside_a_product_leaves_it_parallel);
-    RUN(places_of_a_weight_are_inside_its_channels);
     RUN(terms_in_two_orders_are_one_sum);
     RUN(rows_of_a_padded_operand_are_one_loop);
     RUN(panels_are_packed_side_by_side);

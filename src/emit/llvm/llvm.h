@@ -191,6 +191,9 @@ bool llvm_has_halves(const llvm *s, ll_value x);
 val llvm_zip_halves(llvm *s, val x, val y, bool second);
 val llvm_halves(llvm *s, val x, val y, bool second);
 val llvm_lanes_apart(llvm *s, int parts, const val *part, const int *start, int first);
+/* Of a mask of lanes that many elements apart, that of the part-th of these vectors: all elements
+ * that no lane takes are off. */
+val llvm_mask_apart(llvm *s, val mask, int parts, int part);
 void llvm_interleave(llvm *s, int n, const val *x, val *out);
 /* Lanes first, .., as many as given: those past the end of x are any. */
 val llvm_part(llvm *s, val x, int first, int lanes);

@@ -5,7 +5,8 @@
  *
  * What lies two to four elements apart, as the parts of complex numbers, is loaded by that many
  * whole vectors, of which each lane takes its own: the same vectors give all parts. Stores that
- * write such elements in turn are whole vectors of all of them, interleaved.
+ * write such elements in turn are whole vectors of all of them, interleaved. Under a mask, too, two
+ * or three masked vectors cost less than a gather, which takes its elements one by one.
  *
  * Where a load may stand. Its value depends on its address, and on what was written: a memory's
  * `written` is the deepest open level that writes it, and its `version` tells values of before and
@@ -53,9 +54,11 @@ static int load_level(const llvm *s, const llvm_place *p, val mask) {
     return level;
 }
 
-/* Are elements apart, and may all those between the first and the last be loaded? */
+/* Are elements apart, and may all those between the first and the last be loaded? Under a mask none
+ * of them is: whole vectors have one of their own, where there are instructions for it. */
 static bool is_apart(const llvm *s, const llvm_place *p, val mask, bool words) {
-    return p->stride == STRIDE_CONSTANT && p->step >= 2 && p->step <= MOST_APART && !mask.v &&
+    bool masked = !mask.v || (s->owner->isa.avx2 && p->size >= 4);
+    return p->stride == STRIDE_CONSTANT && p->step >= 2 && p->step <= MOST_APART && masked &&
            !words && !p->overlap && s->lanes >= MOST_APART && s->lanes == s->width;
 }
 
@@ -70,8 +73,9 @@ static int group_begins(llvm *s, const ir_expr *e, int step) {
 }
 
 /* Elements apart, from whole vectors, of which the last one may end with the last element. */
-static val load_apart(llvm *s, const ir_expr *e, llvm_place p, int level) {
-    int step = (int)p.step, before = group_begins(s, e, step), start[MOST_APART];
+static val load_apart(llvm *s, const ir_expr *e, llvm_place p, val mask, int level) {
+    int step = (int)p.step, start[MOST_APART];
+    int before = mask.v ? 0 : group_begins(s, e, step); /* masks are not those of other parts */
     ll_type t = llvm_memory_type(s, e->dtype);
     val part[MOST_APART];
     if (before > 0)
@@ -84,11 +88,12 @@ static val load_apart(llvm *s, const ir_expr *e, llvm_place p, int level) {
         if (i) q.pointer = llvm_gep(s, p.pointer, p.size, llvm_int(s, s->t_i64, start[i]));
         uint64_t kind =
             (uint64_t)p.mem << 32 | (uint64_t)STRIDE_CONSTANT << 16 | (uint64_t)s->lanes;
-        uint64_t key = hash_mix(s->version[p.mem], 0);
+        val on = mask.v ? llvm_mask_apart(s, llvm_full_mask(s, mask), step, i) : mask;
+        uint64_t key = hash_mix(s->version[p.mem], (uint64_t)(uintptr_t)on.v);
         llvm_key all = {{TAG_LOAD, (uint64_t)(uintptr_t)q.pointer.v, key, kind, 1}};
         val raw = *llvm_number(s, all, level);
         if (!raw.v) {
-            raw = (val){llvm_load_lanes(s, &q, t, (val){0}, level), level, true};
+            raw = (val){llvm_load_lanes(s, &q, t, on, level), level, true};
             *llvm_number(s, all, level) = raw;
         }
         part[i] = raw;
@@ -117,7 +122,7 @@ static val load_memory(llvm *s, const ir_expr *e, val valid, val dyn, int words)
         p.pointer = llvm_or_zeros(s, whole, p.pointer);
     int level = load_level(s, &p, mask);
     if (is_apart(s, &p, mask, words))
-        return llvm_from_memory(s, e->dtype, load_apart(s, e, p, level));
+        return llvm_from_memory(s, e->dtype, load_apart(s, e, p, mask, level));
     uint64_t kind = (uint64_t)e->load.mem << 32 | (uint64_t)p.stride << 16 |
                     (uint64_t)(lanes ? s->lanes : 0) | (uint64_t)words << 12;
     uint64_t moved = p.stride == STRIDE_ANY ? (uint64_t)(uintptr_t)p.lanes.v : (uint64_t)p.step;

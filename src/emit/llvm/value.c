@@ -283,6 +283,16 @@ val llvm_lanes_apart(llvm *s, int parts, const val *part, const int *start, int 
     return x;
 }
 
+val llvm_mask_apart(llvm *s, val mask, int parts, int part) {
+    int lanes = llvm_lanes_of(s, mask), from[IR_LANES];
+    val off = {s->L->ConstNull(s->L->TypeOf(mask.v)), 0, true};
+    for (int i = 0; i < lanes; i++) {
+        int e = part * lanes + i;
+        from[i] = e % parts ? lanes : e / parts;
+    }
+    return shuffled(s, mask, off, lanes, from);
+}
+
 /* The elements of as many vectors in turn: out[0] begins with the first of each. Of four vectors by
  * twos, the first and the third before these meet. */
 void llvm_interleave(llvm *s, int n, const val *x, val *out) {

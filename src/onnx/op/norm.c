@@ -23,6 +23,28 @@ static qn_tensor *rsqrt_of(qn_tensor *variance, double epsilon) {
 
 /* ---- norms ----------------------------------------------------------------------------------- */
 
+/* In inference a batch norm is x * scale + shift, which both follow from weights alone. Of known
+ * ones they are computed aside, once, so that what is left for a run is a multiply-add a place. Of
+ * halves the product could lose what the difference from the mean keeps: they are left as said. */
+static bool normed_by_weights(onnx_op *o, double epsilon) {
+    int rank = op_rank(o, 0);
+    onnx_run *run = o->run;
+    qn_tensor *in[4], *x = op_in(o, 0);
+    bool known = o->qn == run->model->ctx;
+    if (!dtype_is_float((int)qn_dtype_of(x)) || qn_dtype_size(qn_dtype_of(x)) < 4) return false;
+    for (int i = 0; i < 4; i++) known &= op_has(o, i + 1) && o->value[i + 1]->known;
+    for (int i = 0; i < 4; i++) in[i] = known ? o->value[i + 1]->t : op_in(o, i + 1);
+    qn_tensor *scale = qn_mul(in[0], rsqrt_of(in[3], epsilon));
+    qn_tensor *shift = qn_sub(in[1], qn_mul(in[2], scale));
+    if (!scale || !shift) op_fail(o, QN_ESHAPE, "weights of several sizes");
+    if (known) {
+        scale = value_main(run, value_new(run, "", scale, op_type(o, 1), true));
+        shift = value_main(run, value_new(run, "", shift, op_type(o, 2), true));
+    }
+    o->out[0] = qn_add(qn_mul(x, by_channel(scale, rank)), by_channel(shift, rank));
+    return true;
+}
+
 void op_batch_norm(onnx_op *o) {
     qn_tensor *x = op_in(o, 0), *mean = op_in(o, 3), *variance = op_in(o, 4), *y;
     double epsilon = attr_float(o, "epsilon", 1e-5);
@@ -40,6 +62,8 @@ void op_batch_norm(onnx_op *o) {
         o->type[1 < o->n_out ? 1 : 0] = 0;
         for (int k = 1; k < o->n_out && k < 3; k++) o->type[k] = op_type(o, 2 + k);
         y = qn_layer_norm_axes(x, n, axes, NULL, NULL, epsilon);
+    } else if (normed_by_weights(o, epsilon)) {
+        return;
     } else {
         qn_tensor *by = rsqrt_of(by_channel(variance, rank), epsilon);
         y = qn_mul(qn_sub(x, by_channel(mean, rank)), by);

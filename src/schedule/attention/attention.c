@@ -144,13 +144,14 @@ static bool expand_tiles(block *b, stmt_id rows) {
     return true;
 }
 
-/* Move the block's loops as far inside as is legal. They are outermost in this nest, or, where it
- * reduces what is in memory, innermost already. */
+/* Move the block's loops as far inside as is legal. They are outermost in this nest, or inside of
+ * loops along the row which make no tile, where accumulate has put them. */
 static loop_chain sink(block *b, stmt_id nest) {
     scheduler *m = b->m;
     loop_chain c = loop_chain_of(m, nest);
-    bool outermost = c.n < 3 || schedule_at(m, stmt_of(m, c.loop[1]))->l.want == WANT_VEC;
-    int u = outermost ? 0 : c.n - 2, v = u + 1;
+    int v = 1;
+    while (v + 1 < c.n && schedule_at(m, stmt_of(m, c.loop[v]))->l.want != WANT_VEC) v++;
+    int u = v - 1;
     b->u = c.loop[u];
     b->v = c.loop[v];
     while (v + 1 < c.n && loop_chain_swap(m, &c, v)) v++;

@@ -440,3 +440,38 @@ bool contraction_few_rows(plan *p, int after) {
         step_prefetch_distance(m, largest_of(p), m->limits->page);
     return true;
 }
+
+/* ---- loops whose number is divided ----------------------------------------------------------- */
+
+/* By what an index divides the loop's number, as i / 7; 0: it does not, or by no part of it. Where
+ * places lie side by side they are packed columns, panel by panel, which are taken as they are. */
+static int64_t divisor_of(scheduler *m, sym index, loop_h l) {
+    sym_linear t = sym_terms(m->k->syms, index);
+    int64_t by = 0, found = 0, trips;
+    if (!sym_is_const(m->k->syms, extent_of(m, l), &trips)) return 0;
+    for (int i = 0; i < t.n; i++) {
+        const sym *x;
+        if (t.term[i] == var_of(m, l) && t.coef[i] == 1) return 0;
+        if (sym_kind_of(m->k->syms, t.term[i]) != SYM_DIV ||
+            sym_operands(m->k->syms, t.term[i], &x) != 2 || x[0] != var_of(m, l))
+            continue;
+        if (sym_is_const(m->k->syms, x[1], &by) && by > 1 && trips % by == 0) found = by;
+    }
+    return found;
+}
+
+bool schedule_split_divided(scheduler *m, stmt_id *loop) {
+    contraction x;
+    bool any = false;
+    if (!contraction_of(m->k, *loop, &x)) return false;
+    for (int i = 0; i < x.outs; i++) {
+        loop_h l = loop_of(m, x.loop[i].at);
+        int64_t by = 0;
+        for (int f = 0; f < 2 && !by; f++)
+            if (x.of[f].plain && !x.loop[i].fixed[f]) by = divisor_of(m, x.of[f].access.index, l);
+        loop_h outer = by ? step_split(maybe(m), l, by, "o", "w").outer : NO_LOOP;
+        if (!i && outer.id) *loop = stmt_of(m, outer);
+        any |= outer.id != 0;
+    }
+    return any;
+}
