@@ -28,13 +28,17 @@ typedef struct qn_llm_options {
     int64_t context;         /* tokens that the cache holds; 0: what the model says, 4096 at most */
     int64_t chunk;           /* tokens that are read at once, from 2 to 4096; 0: 128, or 256 where
                               * activation_bits is 8 */
-    bool half;               /* the cache is f16, not f32 */
+    bool half;               /* the cache is f16, not f32, as by cache_bits = 16 */
     int64_t caches;          /* how many texts it can have read at a time, to 1024; 0: 1 */
     bool copied;             /* weights are read into memory, not mapped */
     int64_t activation_bits; /* 8: what weights in blocks are multiplied with is rounded to bytes,
                               * by blocks of 32: for a single token, for a chunk of a prompt, and
                               * for eight texts and more that are made together. Faster, and other
                               * logits (docs/llm.md); 0: f32 */
+    int64_t cache_bits;      /* of a number in the cache: 32 or 16, floats; 8, whole numbers in
+                              * blocks of 32 with an f16 each, as q8_0 has them; 4, the same of rows
+                              * that are multiplied by a Hadamard matrix, for which the width of a
+                              * head must be a power of two. 0: 32, or 16 where `half` is set */
 } qn_llm_options;
 #define QN_LLM_OPTIONS(...) QN_STRUCT(qn_llm_options, __VA_ARGS__)
 

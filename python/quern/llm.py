@@ -60,6 +60,15 @@ SAMPLING: dict[str, Callable[[Any], Any]] = {  # in the order that the library's
     "presence_penalty": float, "frequency_penalty": float, "penalty_tokens": operator.index, "seed": operator.index}
 
 
+CACHES = {"f32": 32, "f16": 16, "q8_0": 8, "q4_0": 4}  # bits of a number
+
+
+def cache_bits(cache: str | None, half: bool) -> int:
+    if cache is not None and cache not in CACHES:
+        raise ValueError(f"cache is one of {', '.join(CACHES)}, not {cache!r}")
+    return CACHES[cache or ("f16" if half else "f32")]
+
+
 def ids_of(ids: Any) -> "array[int]":
     """Ids as the library has them."""
     if isinstance(ids, (str, bytes)):
@@ -174,9 +183,9 @@ class Model:
     """A language model, by quern.llm.open()."""
 
     def __init__(self, path: str | os.PathLike[str], *, device: str | None = None, context: int = 0, chunk: int = 0,
-                 half: bool = False) -> None:
+                 half: bool = False, cache: str | None = None) -> None:
         self.path = os.fspath(path)
-        self._native = _core.llm_open(self.path, device, context, chunk, half)
+        self._native = _core.llm_open(self.path, device, context, chunk, cache_bits(cache, half))
         info = self._native.info()
         self.architecture: str = info["architecture"]
         self.vocabulary: int = info["vocabulary"]  # how many logits there are
@@ -344,8 +353,8 @@ class Model:
 
 
 def open(path: str | os.PathLike[str], *, device: str | None = None, context: int = 0, chunk: int = 0,
-         half: bool = False) -> Model:
+         half: bool = False, cache: str | None = None) -> Model:
     """A model of a GGUF file, a safetensors file beside its config.json, or a folder of such. context: tokens that the
-    cache holds, 0 for what the model says, 4096 at most; chunk: tokens that are read at once, 0 for 128; half: the
-    cache is float16."""
-    return Model(path, device=device, context=context, chunk=chunk, half=half)
+    cache holds, 0 for what the model says, 4096 at most; chunk: tokens that are read at once, 0 for 128; cache: of its
+    numbers, "f32", "f16", "q8_0" or "q4_0"; half: the same as cache="f16"."""
+    return Model(path, device=device, context=context, chunk=chunk, half=half, cache=cache)

@@ -133,19 +133,19 @@ static PyObject *ids_result(qn_ctx *qn, bool fine, int64_t n, int32_t *copy) {
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
-/* llm_open(path, device, context, chunk, half) */
+/* llm_open(path, device, context, chunk, cache_bits) */
 static PyObject *llm_open(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *path = NULL, *device;
-    long long context, chunk;
-    int half;
-    if (!PyArg_ParseTuple(args, "O&OLLp", PyUnicode_FSConverter, &path, &device, &context, &chunk,
-                          &half))
+    long long context, chunk, bits;
+    if (!PyArg_ParseTuple(args, "O&OLLL", PyUnicode_FSConverter, &path, &device, &context, &chunk,
+                          &bits))
         return NULL;
     qn_ctx *qn = may_read(NULL, "what a language model says") ? core_ctx_of(device) : NULL;
     text_object *o = qn ? text_new(model_type, qn) : NULL;
     if (o) {
-        qn_llm_options options = QN_LLM_OPTIONS(.context = context, .chunk = chunk, .half = half);
+        qn_llm_options options =
+            QN_LLM_OPTIONS(.context = context, .chunk = chunk, .cache_bits = bits);
         computing c = compute_begin();
         qn_llm *m = qn_llm_open(qn, PyBytes_AsString(path), &options);
         bool fine = compute_end(c);
@@ -569,7 +569,7 @@ static PyTypeObject *text_type(const char *name, const char *about, PyMethodDef 
 bool llm_add(PyObject *module) {
     static PyMethodDef functions[] = {
         {"llm_open", llm_open, METH_VARARGS,
-         "llm_open(path, device, context, chunk, half, /)\n--\n\nOpen a language model."},
+         "llm_open(path, device, context, chunk, cache_bits, /)\n--\n\nOpen a language model."},
         {"tokenizer_open", tokenizer_open, METH_O,
          "tokenizer_open(json, /)\n--\n\nA tokenizer of the text of a tokenizer.json."},
         {"template_new", template_new, METH_O, "template_new(text, /)\n--\n\nA chat template."},

@@ -70,6 +70,17 @@ class Models(unittest.TestCase):
         with qn.llm.open(self.path, half=True) as m:
             self.near(m.logits(ids).tolist(), tiny.logits(self.weights, ids)[-1], 2e-2)
 
+    def test_caches_of_few_bits_are_near(self):
+        ids = random_ids(9)
+        exact = tiny.logits(self.weights, ids)[-1]
+        for cache, least, most in (("f32", 0, 1e-9), ("f16", 1e-10, 1e-4), ("q8_0", 1e-8, 1e-3), ("q4_0", 1e-4, 0.3)):
+            with qn.llm.open(self.path, cache=cache) as m:
+                got = m.logits(ids).tolist()
+            off = sum((a - b) ** 2 for a, b in zip(got, exact)) / sum(b * b for b in exact)
+            self.assertTrue(least <= off < most, f"{cache}: {off}")
+        with self.assertRaisesRegex(ValueError, "f32, f16, q8_0, q4_0, not 'q5'"):
+            qn.llm.open(self.path, cache="q5")
+
     def test_losses_and_embeddings(self):
         ids = random_ids(12)
         rows = tiny.logits(self.weights, ids)

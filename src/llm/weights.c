@@ -260,8 +260,4 @@ void weights_free(llm *m) {
     release(m->whole, SLOT_FIRST);
     for (int64_t i = 0; m->layer && i < m->config.layers; i++)
         release(m->layer[i], SLOTS - SLOT_FIRST);
-    for (int64_t i = 0; m->values && i < m->config.layers; i++) {
-        if (m->keys[i]) qn_release(m->keys[i]);
-        if (m->values[i]) qn_release(m->values[i]);
-    }
 }
