@@ -23,6 +23,13 @@ extern "C" {
 
 typedef struct qn_llm qn_llm;
 
+/* What a model has learned since: low-rank matrices beside its own (LoRA, Hu et al. 2021). A GGUF
+ * file of type "adapter", or a folder with adapter_config.json and adapter_model.safetensors. */
+typedef struct qn_llm_adapter {
+    const char *path;
+    double scale; /* times the file's own; 0: 1 */
+} qn_llm_adapter;
+
 typedef struct qn_llm_options {
     size_t size;             /* QN_LLM_OPTIONS() */
     int64_t context;         /* tokens that the cache holds; 0: what the model says, 4096 at most */
@@ -39,6 +46,9 @@ typedef struct qn_llm_options {
                               * blocks of 32 with an f16 each, as q8_0 has them; 4, the same of rows
                               * that are multiplied by a Hadamard matrix, for which the width of a
                               * head must be a power of two. 0: 32, or 16 where `half` is set */
+    int adapters; /* their products are added to those of the model's matrices, which stay as they
+                   * are */
+    const qn_llm_adapter *adapter;
 } qn_llm_options;
 #define QN_LLM_OPTIONS(...) QN_STRUCT(qn_llm_options, __VA_ARGS__)
 
@@ -47,7 +57,8 @@ typedef struct qn_llm_options {
  * file, which is mapped (qn_archive_open_with) and must stay as it is, but for `copied`. `options`
  * may be NULL. NULL: QN_EIO; QN_EFORMAT where a file is damaged, the architecture is not known, a
  * size is absurd, or a tensor is missing or of another shape than the sizes ask for, with its name
- * and both shapes; QN_ERANGE for options. */
+ * and both shapes; or where an adapter has one that is beside none of the model's, or asks for what
+ * is not known; QN_ERANGE for options. */
 QN_API qn_llm *qn_llm_open(qn_ctx *qn, const char *path, const qn_llm_options *options);
 QN_API void qn_llm_close(qn_llm *m);
 

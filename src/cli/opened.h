@@ -9,6 +9,7 @@
 
 typedef struct llm_choice {
     const char *cache; /* the type of its numbers */
+    const char *lora;  /* adapters: FILE[:SCALE],.. */
     int64_t context;
     bool half;
 } llm_choice;
@@ -28,6 +29,13 @@ typedef struct llm_choice {
          0,                                                                                        \
          "TYPE",                                                                                   \
          "of its numbers: f32, f16, q8_0, q4_0 (f32)"},                                            \
+        {"lora",                                                                                   \
+         OPTION_TEXT,                                                                              \
+         offsetof(type, llm.lora),                                                                 \
+         0,                                                                                        \
+         0,                                                                                        \
+         "FILE[:SCALE],..",                                                                        \
+         "adapters: GGUF files, or folders with adapter_config.json"},                             \
     {                                                                                              \
         "half", OPTION_FLAG, offsetof(type, llm.half), 0, 0, NULL, "the same as --cache f16"       \
     }

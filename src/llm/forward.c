@@ -134,8 +134,16 @@ static qn_tensor *times(const pass *p, qn_tensor *x, const llm_weight *w, bool t
     return qn_matmul(x, turned ? unpacked(w) : qn_transpose(unpacked(w), 0, 1));
 }
 
+/* y, and what adapters of a matrix make of the rows x that y is the product of. */
+static qn_tensor *adapted(qn_tensor *y, qn_tensor *x, const llm_weight *w) {
+    if (!w->down) return y;
+    x = qn_matmul(x, qn_transpose(w->down, 0, 1));
+    return qn_add(y, qn_matmul(x, qn_transpose(w->up, 0, 1)));
+}
+
 static qn_tensor *linear(const pass *p, qn_tensor *x, int slot, int bias) {
-    x = times(p, x, &p->w[slot - SLOT_FIRST], p->m->turned);
+    const llm_weight *w = &p->w[slot - SLOT_FIRST];
+    x = adapted(times(p, x, w, p->m->turned), x, w);
     const llm_weight *b = &p->w[bias - SLOT_FIRST];
     return bias && b->t ? qn_add(x, b->t) : x;
 }
@@ -328,7 +336,7 @@ static qn_tensor *logits_of(const pass *p, qn_tensor *x) {
     const llm *m = p->m;
     const llm_weight *w = m->whole[SLOT_OUTPUT].t ? &m->whole[SLOT_OUTPUT] : &m->whole[SLOT_EMBED];
     double cap = m->config.final_cap;
-    x = times(p, x, w, false);
+    x = adapted(times(p, x, w, false), x, &m->whole[SLOT_OUTPUT]);
     return cap > 0 ? qn_mul(qn_tanh(qn_mul(x, qn_like(x, 1 / cap))), qn_like(x, cap)) : x;
 }
 
@@ -396,9 +404,12 @@ static int batch_weights(const llm *m, qn_tensor **in) {
         const llm_weight *w = i < 0 ? m->whole : m->layer[i];
         const int slots = i < 0 ? SLOT_FIRST : SLOTS - SLOT_FIRST;
         for (int k = 0; k < slots; k++) {
-            if (!w[k].t || w[k].quant || qn_rank(w[k].t) < 2) continue;
-            if (in) in[n] = w[k].t;
-            n++;
+            const bool floats = w[k].t && !w[k].quant && qn_rank(w[k].t) >= 2;
+            qn_tensor *const all[] = {floats ? w[k].t : NULL, w[k].down, w[k].up};
+            for (size_t j = 0; j < COUNT_OF(all); j++) {
+                if (all[j] && in) in[n] = all[j];
+                n += all[j] != NULL;
+            }
         }
     }
     return n;

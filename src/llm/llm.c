@@ -61,6 +61,7 @@ static void open_work(void *arg) {
     }
     config_read(&s, &m->config);
     weights_read(m, &s);
+    adapters_read(m, &o->scratch, &o->o);
     const float *factors = NULL;
     const void *data;
     if (m->whole[SLOT_FACTORS].t) {
@@ -79,6 +80,7 @@ static void open_work(void *arg) {
 static void llm_drop(llm *m) {
     qn_ctx *qn = m->ctx;
     forward_free(m);
+    if (m->adapter) qn_archive_close(m->adapter);
     weights_free(m);
     cache_free(m);
     if (m->tokenizer) qn_tokenizer_close(m->tokenizer);

@@ -118,6 +118,7 @@ typedef struct llm_weight {
     qn_tensor *scales; /* of blocks, beside them; NULL: they are not needed */
     bool halves;       /* they stand in the blocks, and `scales` is all of these as f16 */
     uint8_t quant;
+    qn_tensor *down, *up; /* of adapters: f32 [rank, columns], [rows, rank]; NULL: there is none */
 } llm_weight;
 
 enum { CACHES_MOST = 1024 };
@@ -148,6 +149,7 @@ typedef struct llm {
     llm_rows *keys, *values; /* of each layer */
     qn_tensor *turn;         /* [head, head]: what rows are multiplied with, or NULL */
     uint64_t parameters, bytes;
+    qn_archive *adapter;    /* that is being read, or NULL */
     llm_cache *cache, *now; /* all of them; the selected one */
     int64_t caches, rows;   /* how many; of each */
     int64_t context, chunk; /* tokens: most, at once */
@@ -174,6 +176,14 @@ typedef struct llm {
 } llm;
 void weights_read(llm *m, const llm_source *s);
 void weights_free(llm *m);
+/* The matrix of a name that rows are multiplied with as they come, and its slot; NULL: the model
+ * has none. That of the output has no tensor where it is the embeddings. */
+llm_weight *weight_named(llm *m, llm_scheme scheme, const char *name, int *slot);
+void weight_shape(const llm *m, int slot, int64_t shape[2]); /* rows, columns */
+
+/* ---- adapter.c ------------------------------------------------------------------------------- */
+
+void adapters_read(llm *m, arena *scratch, const qn_llm_options *o); /* raises */
 
 /* ---- cache.c --------------------------------------------------------------------------------- */
 
