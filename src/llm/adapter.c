@@ -204,6 +204,7 @@ static void adapter_read(llm *m, arena *scratch, const qn_llm_adapter *from) {
         llm_bad(&r.s, "it is %s: an adapter is a gguf file, or a folder with adapter_config.json",
                 qn_archive_kind(r.s.archive));
     folder ? check_peft(&r) : check_gguf(&r);
+    if (!isfinite(r.alpha)) llm_bad(&r.s, "its alpha is %g", r.alpha);
     tensors_read(&r);
     m->adapter = NULL;
     qn_archive_close(r.s.archive);

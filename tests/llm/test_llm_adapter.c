@@ -343,6 +343,8 @@ static void files_that_do_not_fit_are_refused(void) {
         gguf_write(path, &x, 6, &cases[i].f);
         refused_file(path, cases[i].text);
     }
+    gguf_write(path, &x, INFINITY, NULL);
+    refused_file(path, "its alpha is inf");
     adapter_free(&x);
     tiny_free(&t);
 }
