@@ -59,10 +59,11 @@ def write_model(path):
 
 class Server:
     def __init__(self, command, model, *options):
-        environment = dict(os.environ, ASAN_OPTIONS="quarantine_size_mb=16:detect_leaks=1", UBSAN_OPTIONS="halt_on_error=1")
+        environment = dict(os.environ, ASAN_OPTIONS="quarantine_size_mb=16:detect_leaks=1",
+                           UBSAN_OPTIONS="halt_on_error=1")
         self.log = tempfile.TemporaryFile()
-        self.process = subprocess.Popen([command, "serve", model, "--port", "0", "--name", "small", *options], text=True,
-                                        stdout=subprocess.PIPE, stderr=self.log, env=environment)
+        self.process = subprocess.Popen([command, "serve", model, "--port", "0", "--name", "small", *options],
+                                        text=True, stdout=subprocess.PIPE, stderr=self.log, env=environment)
         line = self.process.stdout.readline()
         found = re.search(r"http://(.*):(\d+)$", line.strip())
         self.host, self.port = (found[1], int(found[2])) if found else ("", 0)
@@ -115,8 +116,9 @@ class Checks:
 # ---- the package's client -----------------------------------------------------------------------
 
 def chats(check, client):
+    parts = [{"type": "text", "text": "What is a tensor? ☃"}]
     asked = dict(model="small", messages=[{"role": "system", "content": "Be brief."},
-                                          {"role": "user", "content": [{"type": "text", "text": "What is a tensor? ☃"}]}],
+                                          {"role": "user", "content": parts}],
                  max_tokens=40, seed=5, temperature=0.8)
     whole = client.chat.completions.create(**asked)
     text = whole.choices[0].message.content
@@ -292,7 +294,8 @@ class Client:
         self.expect(s, 400, 200)
 
     def wrong_types(self, s):
-        name = self.random.choice(["messages", "temperature", "max_tokens", "stop", "seed", "response_format", "stream"])
+        name = self.random.choice(["messages", "temperature", "max_tokens", "stop", "seed", "response_format",
+                                   "stream"])
         value = self.random.choice([{}, [], [[]], "x", -1e300, 1e300, None, True, {"type": 3}, [{"role": 1}]])
         s.sendall(self.request(self.chat(max_tokens=3) | {name: value}))
         self.expect(s, 200, 400)
@@ -313,7 +316,8 @@ class Client:
         self.leave(s)
 
     def wide_head(self, s):
-        s.sendall(b"GET /health HTTP/1.1\r\n" + b"".join(b"X-%d: %s\r\n" % (i, b"a" * 500) for i in range(200)) + b"\r\n")
+        more = b"".join(b"X-%d: %s\r\n" % (i, b"a" * 500) for i in range(200))
+        s.sendall(b"GET /health HTTP/1.1\r\n" + more + b"\r\n")
         self.answer(s)
 
     def one_behind_the_other(self, s):
@@ -336,8 +340,9 @@ class Client:
         self.expect(s, 200)
 
     WAYS = [(whole, 6), (events, 6), (leaves_at_once, 4), (leaves_within, 4), (leaves_a_part, 3), (reads_slowly, 2),
-            (sends_slowly, 1), (too_large, 1), (claims_much, 1), (no_json, 4), (wrong_types, 4), (deep, 1), (no_http, 3),
-            (chunks_that_are_none, 1), (wide_head, 1), (one_behind_the_other, 2), (by_rules, 3), (looks, 3)]
+            (sends_slowly, 1), (too_large, 1), (claims_much, 1), (no_json, 4), (wrong_types, 4), (deep, 1),
+            (no_http, 3), (chunks_that_are_none, 1), (wide_head, 1), (one_behind_the_other, 2), (by_rules, 3),
+            (looks, 3)]
 
     def run(self):
         ways, weights = zip(*self.WAYS)
