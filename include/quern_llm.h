@@ -23,18 +23,32 @@ extern "C" {
 
 typedef struct qn_llm qn_llm;
 
+/* What a model has learned since: low-rank matrices beside its own (LoRA, Hu et al. 2021). A GGUF
+ * file of type "adapter", or a folder with adapter_config.json and adapter_model.safetensors. */
+typedef struct qn_llm_adapter {
+    const char *path;
+    double scale; /* times the file's own; 0: 1 */
+} qn_llm_adapter;
+
 typedef struct qn_llm_options {
     size_t size;             /* QN_LLM_OPTIONS() */
     int64_t context;         /* tokens that the cache holds; 0: what the model says, 4096 at most */
     int64_t chunk;           /* tokens that are read at once, from 2 to 4096; 0: 128, or 256 where
                               * activation_bits is 8 */
-    bool half;               /* the cache is f16, not f32 */
+    bool half;               /* the cache is f16, not f32, as by cache_bits = 16 */
     int64_t caches;          /* how many texts it can have read at a time, to 1024; 0: 1 */
     bool copied;             /* weights are read into memory, not mapped */
     int64_t activation_bits; /* 8: what weights in blocks are multiplied with is rounded to bytes,
                               * by blocks of 32: for a single token, for a chunk of a prompt, and
                               * for eight texts and more that are made together. Faster, and other
                               * logits (docs/llm.md); 0: f32 */
+    int64_t cache_bits;      /* of a number in the cache: 32 or 16, floats; 8, whole numbers in
+                              * blocks of 32 with an f16 each, as q8_0 has them; 4, the same of rows
+                              * that are multiplied by a Hadamard matrix, for which the width of a
+                              * head must be a power of two. 0: 32, or 16 where `half` is set */
+    int adapters; /* their products are added to those of the model's matrices, which stay as they
+                   * are */
+    const qn_llm_adapter *adapter;
 } qn_llm_options;
 #define QN_LLM_OPTIONS(...) QN_STRUCT(qn_llm_options, __VA_ARGS__)
 
@@ -43,7 +57,8 @@ typedef struct qn_llm_options {
  * file, which is mapped (qn_archive_open_with) and must stay as it is, but for `copied`. `options`
  * may be NULL. NULL: QN_EIO; QN_EFORMAT where a file is damaged, the architecture is not known, a
  * size is absurd, or a tensor is missing or of another shape than the sizes ask for, with its name
- * and both shapes; QN_ERANGE for options. */
+ * and both shapes; or where an adapter has one that is beside none of the model's, or asks for what
+ * is not known; QN_ERANGE for options. */
 QN_API qn_llm *qn_llm_open(qn_ctx *qn, const char *path, const qn_llm_options *options);
 QN_API void qn_llm_close(qn_llm *m);
 

@@ -8,6 +8,6 @@ CLISRC  := $(filter-out src/cli/serve/$(if $(HTTPD),without,http).c,$(wildcard s
 MODELS  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard models/*.c))
 CLIOBJ  := $(CLISRC:%.c=$(BUILD)/%.o) $(MODELS)
 # Replays, answers and models are tested as parts.
-REPLAY  := $(patsubst %,$(BUILD)/src/cli/%.o,replay replay_calls replay_parse serve/request serve/answer serve/queue) \
-          $(MODELS)
+REPLAY  := $(patsubst %,$(BUILD)/src/cli/%.o,replay replay_calls replay_parse opened serve/request serve/answer \
+          serve/queue) $(MODELS)
 CLILIBS := $(if $(HTTPD),-lmicrohttpd)

@@ -26,6 +26,8 @@ from ._core import RangeError, Tensor
 Ids: TypeAlias = "Iterable[int] | Tensor"
 Prompt: TypeAlias = "str | Iterable[int] | Tensor"
 Messages: TypeAlias = "str | Sequence[Mapping[str, Any]]"
+Path: TypeAlias = "str | os.PathLike[str]"
+Lora: TypeAlias = "Path | Sequence[Path | tuple[Path, float]]"
 Schema: TypeAlias = "str | bool | Mapping[str, Any]"
 
 
@@ -58,6 +60,26 @@ class Options(Sampling, total=False):
 SAMPLING: dict[str, Callable[[Any], Any]] = {  # in the order that the library's module has them in
     "temperature": float, "top_k": operator.index, "top_p": float, "min_p": float, "repeat_penalty": float,
     "presence_penalty": float, "frequency_penalty": float, "penalty_tokens": operator.index, "seed": operator.index}
+
+
+CACHES = {"f32": 32, "f16": 16, "q8_0": 8, "q4_0": 4}  # bits of a number
+
+
+def cache_bits(cache: str | None, half: bool) -> int:
+    if cache is not None and cache not in CACHES:
+        raise ValueError(f"cache is one of {', '.join(CACHES)}, not {cache!r}")
+    return CACHES[cache or ("f16" if half else "f32")]
+
+
+def adapters_of(lora: "Lora") -> tuple[tuple[bytes, float], ...]:
+    """Paths and scales, as the library's module has them."""
+    if isinstance(lora, (str, os.PathLike)):
+        lora = (lora,)
+    pairs = [(one, 1.0) if isinstance(one, (str, os.PathLike)) else one for one in lora]
+    for path, scale in pairs:
+        if not scale or not math.isfinite(scale):
+            raise ValueError(f"lora: {scale!r} is no scale of {os.fspath(path)}")
+    return tuple((os.fsencode(path), float(scale)) for path, scale in pairs)
 
 
 def ids_of(ids: Any) -> "array[int]":
@@ -174,9 +196,9 @@ class Model:
     """A language model, by quern.llm.open()."""
 
     def __init__(self, path: str | os.PathLike[str], *, device: str | None = None, context: int = 0, chunk: int = 0,
-                 half: bool = False) -> None:
+                 half: bool = False, cache: str | None = None, lora: Lora = ()) -> None:
         self.path = os.fspath(path)
-        self._native = _core.llm_open(self.path, device, context, chunk, half)
+        self._native = _core.llm_open(self.path, device, context, chunk, cache_bits(cache, half), adapters_of(lora))
         info = self._native.info()
         self.architecture: str = info["architecture"]
         self.vocabulary: int = info["vocabulary"]  # how many logits there are
@@ -344,8 +366,9 @@ class Model:
 
 
 def open(path: str | os.PathLike[str], *, device: str | None = None, context: int = 0, chunk: int = 0,
-         half: bool = False) -> Model:
+         half: bool = False, cache: str | None = None, lora: Lora = ()) -> Model:
     """A model of a GGUF file, a safetensors file beside its config.json, or a folder of such. context: tokens that the
-    cache holds, 0 for what the model says, 4096 at most; chunk: tokens that are read at once, 0 for 128; half: the
-    cache is float16."""
-    return Model(path, device=device, context=context, chunk=chunk, half=half)
+    cache holds, 0 for what the model says, 4096 at most; chunk: tokens that are read at once, 0 for 128; cache: of its
+    numbers, "f32", "f16", "q8_0" or "q4_0"; half: the same as cache="f16"; lora: adapters, each a
+    GGUF file or a folder with adapter_config.json, or such with a scale."""
+    return Model(path, device=device, context=context, chunk=chunk, half=half, cache=cache, lora=lora)

@@ -133,19 +133,40 @@ static PyObject *ids_result(qn_ctx *qn, bool fine, int64_t n, int32_t *copy) {
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
-/* llm_open(path, device, context, chunk, half) */
+enum { ADAPTERS_MOST = 64 };
+
+/* Of a tuple of pairs of a path, as bytes, and a scale: how many, or -1. */
+static int adapters_of(PyObject *pairs, qn_llm_adapter *out) {
+    const Py_ssize_t n = PyTuple_Size(pairs);
+    if (n > ADAPTERS_MOST)
+        PyErr_Format(PyExc_ValueError, "%zd adapters; up to %d are taken", n, ADAPTERS_MOST);
+    if (n < 0 || n > ADAPTERS_MOST) return -1;
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (!PyArg_ParseTuple(PyTuple_GetItem(pairs, i), "yd", &out[i].path, &out[i].scale))
+            return -1;
+    return (int)n;
+}
+
+/* llm_open(path, device, context, chunk, cache_bits, adapters) */
 static PyObject *llm_open(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *path = NULL, *device;
-    long long context, chunk;
-    int half;
-    if (!PyArg_ParseTuple(args, "O&OLLp", PyUnicode_FSConverter, &path, &device, &context, &chunk,
-                          &half))
+    PyObject *path = NULL, *device, *pairs;
+    long long context, chunk, bits;
+    qn_llm_adapter adapter[ADAPTERS_MOST];
+    if (!PyArg_ParseTuple(args, "O&OLLLO!", PyUnicode_FSConverter, &path, &device, &context, &chunk,
+                          &bits, &PyTuple_Type, &pairs))
         return NULL;
+    const int adapters = adapters_of(pairs, adapter);
+    if (adapters < 0) {
+        Py_DECREF(path);
+        return NULL;
+    }
     qn_ctx *qn = may_read(NULL, "what a language model says") ? core_ctx_of(device) : NULL;
     text_object *o = qn ? text_new(model_type, qn) : NULL;
     if (o) {
-        qn_llm_options options = QN_LLM_OPTIONS(.context = context, .chunk = chunk, .half = half);
+        qn_llm_options options =
+            QN_LLM_OPTIONS(.context = context, .chunk = chunk, .cache_bits = bits,
+                           .adapters = adapters, .adapter = adapter);
         computing c = compute_begin();
         qn_llm *m = qn_llm_open(qn, PyBytes_AsString(path), &options);
         bool fine = compute_end(c);
@@ -569,7 +590,8 @@ static PyTypeObject *text_type(const char *name, const char *about, PyMethodDef 
 bool llm_add(PyObject *module) {
     static PyMethodDef functions[] = {
         {"llm_open", llm_open, METH_VARARGS,
-         "llm_open(path, device, context, chunk, half, /)\n--\n\nOpen a language model."},
+         "llm_open(path, device, context, chunk, cache_bits, adapters, /)\n--\n\nOpen a language "
+         "model."},
         {"tokenizer_open", tokenizer_open, METH_O,
          "tokenizer_open(json, /)\n--\n\nA tokenizer of the text of a tokenizer.json."},
         {"template_new", template_new, METH_O, "template_new(text, /)\n--\n\nA chat template."},

@@ -70,6 +70,39 @@ class Models(unittest.TestCase):
         with qn.llm.open(self.path, half=True) as m:
             self.near(m.logits(ids).tolist(), tiny.logits(self.weights, ids)[-1], 2e-2)
 
+    def test_caches_of_few_bits_are_near(self):
+        ids = random_ids(9)
+        exact = tiny.logits(self.weights, ids)[-1]
+        for cache, least, most in (("f32", 0, 1e-9), ("f16", 1e-10, 1e-4), ("q8_0", 1e-8, 1e-3), ("q4_0", 1e-4, 0.3)):
+            with qn.llm.open(self.path, cache=cache) as m:
+                got = m.logits(ids).tolist()
+            off = sum((a - b) ** 2 for a, b in zip(got, exact)) / sum(b * b for b in exact)
+            self.assertTrue(least <= off < most, f"{cache}: {off}")
+        with self.assertRaisesRegex(ValueError, "f32, f16, q8_0, q4_0, not 'q5'"):
+            qn.llm.open(self.path, cache="q5")
+
+    def test_adapters_are_added(self):
+        ids, r = random_ids(9), random.Random(2)
+        a = [[r.uniform(-1, 1) for _ in range(tiny.WIDTH)] for _ in range(2)]
+        b = [[r.uniform(-1, 1) for _ in range(2)] for _ in range(tiny.INNER)]
+        path = os.path.join(self.folder.name, "lora")
+        os.makedirs(path)
+        base = "base_model.model.model.layers.1.mlp.up_proj.lora_"
+        qn.save(os.path.join(path, "adapter_model.safetensors"),
+                {base + "A.weight": qn.tensor(a), base + "B.weight": qn.tensor(b)})
+        with open(os.path.join(path, "adapter_config.json"), "w") as f:
+            json.dump({"peft_type": "LORA", "lora_alpha": 3}, f)
+        for lora, scale in ((path, 1.5), ([(Path(path), 0.5), path], 2.25)):
+            changed = dict(self.weights)
+            changed["blk.1.ffn_up"] = [[w + scale * sum(b[i][k] * a[k][j] for k in range(2)) for j, w in enumerate(row)]
+                                       for i, row in enumerate(self.weights["blk.1.ffn_up"])]
+            with qn.llm.open(self.path, lora=lora) as m:
+                self.near(m.logits(ids).tolist(), tiny.logits(changed, ids)[-1])
+        with self.assertRaisesRegex(ValueError, "lora: 0 is no scale"):
+            qn.llm.open(self.path, lora=[(path, 0)])
+        with self.assertRaisesRegex(Exception, "nowhere"):
+            qn.llm.open(self.path, lora="/nowhere")
+
     def test_losses_and_embeddings(self):
         ids = random_ids(12)
         rows = tiny.logits(self.weights, ids)

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "cli/opened.h"
 #include "quern_nn.h"
 #include "quern_tune.h"
 
@@ -118,9 +119,10 @@ void trained_close(trained *t);
 /* What `quern generate`, `quern chat` and `quern perplexity` are told. */
 typedef struct text_options {
     const char *model, *prompt, *system, *device, *grammar, *schema;
-    int64_t length, seed, top, context, threads, guesses;
+    llm_choice llm;
+    int64_t length, seed, top, threads, guesses;
     double temperature, top_p, min_p, repeat;
-    bool half, int8, timing;
+    bool int8, timing;
 } text_options;
 bool llm_is_model(const char *path); /* a GGUF file or a folder */
 int llm_generate_command(const text_options *o);

@@ -6,7 +6,6 @@
  * the last character in the window is filler; a causal model's answer there does not depend on it,
  * and only the row of the last character is used. */
 #include "cli/cli.h"
-#include "quern_llm.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -33,9 +32,7 @@ static const option rows[] = {
      "what a language model adds matches this grammar in GBNF"},
     {"schema", OPTION_TEXT, offsetof(text_options, schema), 0, 0, "FILE",
      "it is JSON by this JSON schema"},
-    {"context", OPTION_WHOLE, offsetof(text_options, context), 0, 1 << 24, "N",
-     "tokens that fit the cache; 0: the model's, 4096 at most (0)"},
-    {"half", OPTION_FLAG, offsetof(text_options, half), 0, 0, NULL, "a cache of f16"},
+    LLM_ROWS(text_options),
     {"guesses", OPTION_WHOLE, offsetof(text_options, guesses), 0, 15, "N",
      "of a language model: so many tokens at once where the text repeats itself (0)"},
     {"int8", OPTION_FLAG, offsetof(text_options, int8), 0, 0, NULL,

@@ -2,7 +2,6 @@
  * one, `quern chat` and `quern perplexity`. */
 #include "cli/cli.h"
 #include "io/io.h"
-#include "quern_llm.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -69,10 +68,8 @@ static bool open_session(session *s, const char *command, const text_options *o)
         return false;
     s->qn = cli_open_threads(command, o->device, (int)o->threads);
     if (!s->qn) return false;
-    s->m = qn_llm_open(s->qn, o->model,
-                       &QN_LLM_OPTIONS(.context = o->context, .half = o->half,
-                                       .activation_bits = o->int8 ? 8 : 0));
-    if (!s->m) cli_failed(command, "%s", qn_error(s->qn));
+    s->m = llm_opened(command, s->qn, o->model, &o->llm,
+                      &QN_LLM_OPTIONS(.activation_bits = o->int8 ? 8 : 0));
     cli_on_interrupt(on_interrupt);
     return s->m != NULL;
 }
@@ -147,16 +144,8 @@ int llm_generate_command(const text_options *o) {
      0,                                                                                            \
      "PATH",                                                                                       \
      "a GGUF file, or a folder with config.json and safetensors; required"},                       \
-        {"context",                                                                                \
-         OPTION_WHOLE,                                                                             \
-         offsetof(text_options, context),                                                          \
-         0,                                                                                        \
-         1 << 24,                                                                                  \
-         "N",                                                                                      \
-         "tokens that fit the cache; 0: the model's, 4096 at most (0)"},                           \
-        {"half", OPTION_FLAG, offsetof(text_options, half), 0, 0, NULL, "a cache of f16"},         \
-        {"threads", OPTION_WHOLE, offsetof(text_options, threads),  0,                             \
-         1024,      "N",          "threads; 0: one a processor (0)"},                              \
+        LLM_ROWS(text_options), {"threads", OPTION_WHOLE, offsetof(text_options, threads),  0,     \
+                                 1024,      "N",          "threads; 0: one a processor (0)"},      \
     {                                                                                              \
         "device", OPTION_TEXT, offsetof(text_options, device), 0, 0, "NAME",                       \
             "cpu, or another of quern devices"                                                     \

@@ -134,8 +134,16 @@ static qn_tensor *times(const pass *p, qn_tensor *x, const llm_weight *w, bool t
     return qn_matmul(x, turned ? unpacked(w) : qn_transpose(unpacked(w), 0, 1));
 }
 
+/* y, and what adapters of a matrix make of the rows x that y is the product of. */
+static qn_tensor *adapted(qn_tensor *y, qn_tensor *x, const llm_weight *w) {
+    if (!w->down) return y;
+    x = qn_matmul(x, qn_transpose(w->down, 0, 1));
+    return qn_add(y, qn_matmul(x, qn_transpose(w->up, 0, 1)));
+}
+
 static qn_tensor *linear(const pass *p, qn_tensor *x, int slot, int bias) {
-    x = times(p, x, &p->w[slot - SLOT_FIRST], p->m->turned);
+    const llm_weight *w = &p->w[slot - SLOT_FIRST];
+    x = adapted(times(p, x, w, p->m->turned), x, w);
     const llm_weight *b = &p->w[bias - SLOT_FIRST];
     return bias && b->t ? qn_add(x, b->t) : x;
 }
@@ -183,24 +191,31 @@ static qn_tensor *rotated(const pass *p, qn_tensor *x) {
     return qn_concat(2, (qn_tensor *const[]){out, qn_slice(x, 2, turned, head, 1)}, 2);
 }
 
-/* New rows into the cache; all rows that there are then. */
-static qn_tensor *remember(const pass *p, qn_tensor *cache, qn_tensor *rows) {
+/* New rows into a tensor of the cache; all rows that there are then. */
+static qn_tensor *put(const pass *p, qn_tensor *cache, qn_tensor *rows) {
     qn_ctx *qn = p->m->ctx;
     int64_t from = qn_dim_add(qn, p->first, p->past), end = qn_dim_add(qn, from, p->n);
-    rows = qn_cast(rows, qn_dtype_of(cache));
     if (qn_assign(qn_slice(cache, 1, from, end, 1), rows)) return NULL;
-    return qn_cast(qn_slice(cache, 1, p->first, end, 1), QN_F32);
+    return qn_slice(cache, 1, p->first, end, 1);
 }
 
 /* A new row into the cache of each text; rows 0 to `past` of all of these, [heads, n, past + 1,
- * head]. Which text has which cache is an index of the kernels that read them. */
-static qn_tensor *remember_batch(const pass *p, qn_tensor *cache, qn_tensor *rows) {
+ * width]. Which text has which cache is an index of the kernels that read them. */
+static qn_tensor *put_batch(const pass *p, qn_tensor *cache, qn_tensor *rows) {
     const llm *m = p->m;
-    const int64_t shape[4] = {m->config.kv_heads, m->caches, m->rows, m->config.size[DIM_HEAD]};
-    rows = qn_cast(rows, qn_dtype_of(cache));
     if (qn_assign(cache, qn_index_copy(cache, p->rows.at, rows, 1))) return NULL;
+    const int64_t shape[4] = {m->config.kv_heads, m->caches, m->rows, -1};
     qn_tensor *t = qn_slice(qn_reshape(cache, 4, shape), 2, 0, qn_dim_add(m->ctx, p->past, 1), 1);
-    return qn_cast(qn_take(t, p->rows.cache, 1), QN_F32);
+    return qn_take(t, p->rows.cache, 1);
+}
+
+/* New keys or values, and those that there are then, as f32. */
+static qn_tensor *remember(const pass *p, const llm_rows *cache, qn_tensor *x) {
+    qn_tensor *(*to)(const pass *, qn_tensor *, qn_tensor *) = p->rows.cache ? put_batch : put;
+    const llm_rows rows = rows_packed(p->m, rows_turned(p->m, x));
+    llm_rows all = {to(p, cache->t, rows.t), NULL};
+    if (cache->scales) all.scales = to(p, cache->scales, rows.scales);
+    return rows_floats(p->m, &all);
 }
 
 /* Of tokens of several texts: those heads that share keys are a head's queries. [n, queries] */
@@ -214,7 +229,8 @@ static qn_tensor *attention_batch(const pass *p, qn_tensor *q, qn_tensor *k, qn_
     own.window = 0;
     own.mask = p->windowed ? p->rows.windowed : p->rows.seen;
     q = qn_transpose(qn_unflatten(q, 0, 2, shape), 1, 2); /* [kv_heads, n, shared, head] */
-    return qn_reshape(qn_transpose(qn_attention(q, k, v, &own), 0, 1), 2, flat);
+    q = rows_turned(p->m, qn_attention(q, k, v, &own));
+    return qn_reshape(qn_transpose(q, 0, 1), 2, flat);
 }
 
 static qn_tensor *attention(const pass *p, qn_tensor *x, int layer) {
@@ -235,14 +251,14 @@ static qn_tensor *attention(const pass *p, qn_tensor *x, int layer) {
     q = rotated(p, by_heads(p, q, c->heads, normed ? SLOT_Q_NORM : 0));
     k = rotated(p, by_heads(p, k, c->kv_heads, normed ? SLOT_K_NORM : 0));
     v = by_heads(p, v, c->kv_heads, 0);
-    k = p->rows.cache ? remember_batch(p, p->m->keys[layer], k) : remember(p, p->m->keys[layer], k);
-    v = p->rows.cache ? remember_batch(p, p->m->values[layer], v)
-                      : remember(p, p->m->values[layer], v);
+    q = rows_turned(p->m, q);
+    k = remember(p, &p->m->keys[layer], k);
+    v = remember(p, &p->m->values[layer], v);
     qn_attention_options o =
         QN_ATTENTION_OPTIONS(.causal = true, .scale = c->scale, .cap = c->cap, .grouped = true);
     if (p->windowed) o.window = c->window;
     if (p->rows.cache) return linear(p, attention_batch(p, q, k, v, &o), SLOT_OUT, SLOT_OUT_BIAS);
-    qn_tensor *y = qn_transpose(qn_attention(q, k, v, &o), 0, 1);
+    qn_tensor *y = qn_transpose(rows_turned(p->m, qn_attention(q, k, v, &o)), 0, 1);
     y = qn_reshape(y, 2, (const int64_t[]){p->n, size[DIM_QUERIES]});
     return linear(p, y, SLOT_OUT, SLOT_OUT_BIAS);
 }
@@ -321,7 +337,7 @@ static qn_tensor *logits_of(const pass *p, qn_tensor *x) {
     const llm *m = p->m;
     const llm_weight *w = m->whole[SLOT_OUTPUT].t ? &m->whole[SLOT_OUTPUT] : &m->whole[SLOT_EMBED];
     double cap = m->config.final_cap;
-    x = times(p, x, w, false);
+    x = adapted(times(p, x, w, false), x, &m->whole[SLOT_OUTPUT]);
     return cap > 0 ? qn_mul(qn_tanh(qn_mul(x, qn_like(x, 1 / cap))), qn_like(x, cap)) : x;
 }
 
@@ -389,9 +405,12 @@ static int batch_weights(const llm *m, qn_tensor **in) {
         const llm_weight *w = i < 0 ? m->whole : m->layer[i];
         const int slots = i < 0 ? SLOT_FIRST : SLOTS - SLOT_FIRST;
         for (int k = 0; k < slots; k++) {
-            if (!w[k].t || w[k].quant || qn_rank(w[k].t) < 2) continue;
-            if (in) in[n] = w[k].t;
-            n++;
+            const bool floats = w[k].t && !w[k].quant && qn_rank(w[k].t) >= 2;
+            qn_tensor *const all[] = {floats ? w[k].t : NULL, w[k].down, w[k].up};
+            for (size_t j = 0; j < COUNT_OF(all); j++) {
+                if (all[j] && in) in[n] = all[j];
+                n += all[j] != NULL;
+            }
         }
     }
     return n;
@@ -431,7 +450,7 @@ static qn_plan *graph_make(llm *m, llm_kind kind, int64_t n) {
     const int64_t first[BATCH_MOST] = {0};
     qn_scope scope = qn_scope_begin(qn);
     if (m->caches > 1) p.first = qn_dim_mul(qn, m->which, m->rows);
-    if (qn_realize(1, &m->keys[0]) || qn_bind(qn, m->past, 0) || qn_bind(qn, m->length, 1) ||
+    if (qn_realize(1, &m->keys[0].t) || qn_bind(qn, m->past, 0) || qn_bind(qn, m->length, 1) ||
         bind_cache(m, 0))
         heap_unwind(&qn->heap);
     int inputs;

@@ -8,9 +8,6 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-enum { CONTEXT_USUAL = 4096, CONTEXT_MOST = 1 << 24, CHUNK_USUAL = 128, CHUNK_MOST = 4096 };
-enum { CHUNK_BYTES = 256 /* panels are made for each chunk (quant/panels.c) */ };
-
 /* ---- opening --------------------------------------------------------------------------------- */
 
 typedef struct opening {
@@ -42,50 +39,6 @@ static const char *weights_of(opening *o, const char **folder) {
     return o->path;
 }
 
-static void cache_make(llm *m, const qn_llm_options *o) {
-    const llm_config *c = &m->config;
-    int64_t trained = c->size[DIM_TRAINED], half = c->size[DIM_HALF];
-    m->context = o->context ? o->context : trained < CONTEXT_USUAL ? trained : CONTEXT_USUAL;
-    m->chunk = o->chunk ? o->chunk : o->activation_bits ? CHUNK_BYTES : CHUNK_USUAL;
-    m->half = o->half;
-    if (o->activation_bits && o->activation_bits != 8)
-        raise_error(m->ctx, QN_ERANGE, "llm_open: activations of %lld bits; it is 8, or 0 for f32",
-                    (long long)o->activation_bits);
-    m->int8 = o->activation_bits == 8;
-    bool fits = !(c->arch->flags & ARCH_PLACES) || m->context <= trained;
-    if (m->context < 1 || m->context > CONTEXT_MOST || !fits)
-        raise_error(m->ctx, QN_ERANGE, "llm_open: a context of %lld; it is from 1 to %lld",
-                    (long long)o->context, (long long)(fits ? CONTEXT_MOST : trained));
-    if (m->chunk < 2 || m->chunk > CHUNK_MOST)
-        raise_error(m->ctx, QN_ERANGE, "llm_open: a chunk of %lld; it is from 2 to %d",
-                    (long long)o->chunk, CHUNK_MOST);
-    if (o->caches < 0 || o->caches > CACHES_MOST)
-        raise_error(m->ctx, QN_ERANGE, "llm_open: %lld caches; there are from 1 to %d",
-                    (long long)o->caches, CACHES_MOST);
-    m->caches = o->caches ? o->caches : 1;
-    m->rows = m->context + m->chunk;
-    m->past = qn_var(m->ctx, "past", 0, m->context - 1);
-    if (m->caches > 1) m->which = qn_var(m->ctx, "cache", 0, m->caches - 1);
-    m->length = qn_var(m->ctx, "length", 1, m->chunk);
-    m->now = m->cache = arena_zeroed(&m->a, (size_t)m->caches * sizeof *m->cache);
-    for (int64_t i = 0; i < m->caches; i++)
-        m->cache[i].token = arena_alloc(&m->a, (size_t)m->context * sizeof *m->cache->token);
-    int64_t most = m->chunk > BATCH_MOST ? m->chunk : BATCH_MOST; /* tokens of a run */
-    m->given = arena_zeroed(&m->a, (size_t)most * sizeof *m->given);
-    m->logits = arena_zeroed(&m->a, (size_t)c->size[DIM_VOCABULARY] * sizeof *m->logits);
-    for (int i = 0; i < 4; i++)
-        m->table[i] = arena_zeroed(&m->a, (size_t)(most * half) * sizeof(float));
-    m->keys = arena_zeroed(&m->a, (size_t)c->layers * sizeof *m->keys);
-    m->values = arena_zeroed(&m->a, (size_t)c->layers * sizeof *m->values);
-    const int64_t shape[3] = {c->kv_heads, m->caches * m->rows, c->size[DIM_HEAD]};
-    for (int64_t i = 0; i < 2 * c->layers; i++) {
-        qn_tensor **to = i % 2 ? &m->values[i / 2] : &m->keys[i / 2];
-        qn_tensor *t = qn_variable(qn_zeros(m->ctx, m->half ? QN_F16 : QN_F32, 3, shape));
-        if (!t || qn_realize(1, &t)) heap_unwind(&m->ctx->heap);
-        *to = qn_keep(t);
-    }
-}
-
 static void open_work(void *arg) {
     opening *o = arg;
     const char *folder;
@@ -108,6 +61,7 @@ static void open_work(void *arg) {
     }
     config_read(&s, &m->config);
     weights_read(m, &s);
+    adapters_read(m, &o->scratch, &o->o);
     const float *factors = NULL;
     const void *data;
     if (m->whole[SLOT_FACTORS].t) {
@@ -126,7 +80,9 @@ static void open_work(void *arg) {
 static void llm_drop(llm *m) {
     qn_ctx *qn = m->ctx;
     forward_free(m);
+    if (m->adapter) qn_archive_close(m->adapter);
     weights_free(m);
+    cache_free(m);
     if (m->tokenizer) qn_tokenizer_close(m->tokenizer);
     if (m->template) qn_template_free(m->template);
     for (int64_t i = 0; m->cache && i < m->caches; i++) generation_free(m->cache[i].going);

@@ -118,10 +118,18 @@ typedef struct llm_weight {
     qn_tensor *scales; /* of blocks, beside them; NULL: they are not needed */
     bool halves;       /* they stand in the blocks, and `scales` is all of these as f16 */
     uint8_t quant;
+    qn_tensor *down, *up; /* of adapters: f32 [rank, columns], [rows, rank]; NULL: there is none */
 } llm_weight;
 
 enum { CACHES_MOST = 1024 };
 enum { BATCH_BITS = 5, BATCH_MOST = 1 << BATCH_BITS }; /* tokens that are computed together */
+
+/* Rows of keys or of values of a layer, [kv_heads, caches * rows, head]: floats, i8, or two numbers
+ * of 4 bits in a u8. */
+typedef struct llm_rows {
+    qn_tensor *t;
+    qn_tensor *scales; /* of blocks of a row, f16; NULL: floats */
+} llm_rows;
 
 /* What a cache holds, and the text that is made in it. */
 typedef struct llm_cache {
@@ -138,12 +146,15 @@ typedef struct llm {
     bool turned; /* matrices are [in, out] there */
     bool pairs;  /* rotated pairs lie side by side */
     llm_weight whole[SLOT_FIRST], (*layer)[SLOTS - SLOT_FIRST];
-    qn_tensor **keys, **values; /* of each layer: [kv_heads, caches * rows, head] */
+    llm_rows *keys, *values; /* of each layer */
+    qn_tensor *turn;         /* [head, head]: what rows are multiplied with, or NULL */
     uint64_t parameters, bytes;
+    qn_archive *adapter;    /* that is being read, or NULL */
     llm_cache *cache, *now; /* all of them; the selected one */
     int64_t caches, rows;   /* how many; of each */
     int64_t context, chunk; /* tokens: most, at once */
-    bool half, int8;
+    int64_t cache_bits;     /* 32, 16, 8 or 4 */
+    bool int8;
     int64_t past, length, which; /* variables; which: of the caches, where they are several */
     qn_plan *graph[4];
     qn_plan *batch[BATCH_BITS + 1]; /* of 2^i tokens, of one text or of several */
@@ -165,6 +176,24 @@ typedef struct llm {
 } llm;
 void weights_read(llm *m, const llm_source *s);
 void weights_free(llm *m);
+/* The matrix of a name that rows are multiplied with as they come, and its slot; NULL: the model
+ * has none. That of the output has no tensor where it is the embeddings. */
+llm_weight *weight_named(llm *m, llm_scheme scheme, const char *name, int *slot);
+void weight_shape(const llm *m, int slot, int64_t shape[2]); /* rows, columns */
+
+/* ---- adapter.c ------------------------------------------------------------------------------- */
+
+void adapters_read(llm *m, arena *scratch, const qn_llm_options *o); /* raises */
+
+/* ---- cache.c --------------------------------------------------------------------------------- */
+
+void cache_make(llm *m, const qn_llm_options *o); /* raises what is wrong with these */
+void cache_free(llm *m);
+llm_rows rows_packed(const llm *m, qn_tensor *x); /* f32 [heads, n, head] as the cache has them */
+qn_tensor *rows_floats(const llm *m, const llm_rows *r); /* and back, of any axes before the last */
+/* Keys, values and queries as they are multiplied, and back: x [.., head] turned, where the cache
+ * has turned rows. */
+qn_tensor *rows_turned(const llm *m, qn_tensor *x);
 
 /* ---- forward.c ------------------------------------------------------------------------------- */
 

@@ -48,10 +48,12 @@ static named *find(const reader *r, const char *name) {
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* What stands before a safetensors file's names: the first that the embeddings are there with. */
+/* What may stand before a safetensors file's names. */
+static const char *const prefixes[] = {"model.", "", "transformer.", "language_model.model.",
+                                       "model.language_model."};
+
+/* The first that the embeddings are there with. */
 static const char *prefix_of(const reader *r) {
-    static const char *const prefixes[] = {"model.", "", "transformer.", "language_model.model.",
-                                           "model.language_model."};
     const char *name = slots[SLOT_EMBED].name[r->scheme];
     if (r->scheme == SCHEME_GGUF) return "";
     for (size_t i = 0; i < COUNT_OF(prefixes); i++)
@@ -59,8 +61,8 @@ static const char *prefix_of(const reader *r) {
     return prefixes[0];
 }
 
-static const char *layers_of(const reader *r) {
-    return r->scheme == SCHEME_GGUF ? "blk" : r->scheme == SCHEME_GPT2 ? "h" : "layers";
+static const char *layers_of(llm_scheme scheme) {
+    return scheme == SCHEME_GGUF ? "blk" : scheme == SCHEME_GPT2 ? "h" : "layers";
 }
 
 /* Where the number of an expert is a part of the name; of those without it the name. */
@@ -82,7 +84,7 @@ static const char *name_of(const reader *r, int slot, int layer) {
         next = strchr(name, '|');
         int n = next ? (int)(next - name) : (int)strlen(name);
         const char *own =
-            arena_printf(r->s->a, "%s%s.%d.%.*s", r->prefix, layers_of(r), layer, n, name);
+            arena_printf(r->s->a, "%s%s.%d.%.*s", r->prefix, layers_of(r->scheme), layer, n, name);
         if (!next || find(r, numbered(r, own, 0))) return own;
     }
 }
@@ -219,7 +221,7 @@ static bool ends(const char *text, const char *with) {
 static void check_taken(const reader *r) {
     static const char *const tables[] = {".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq",
                                          ".attn_rot_embd.weight"};
-    const char *layers = arena_printf(r->s->a, "%s%s.", r->prefix, layers_of(r));
+    const char *layers = arena_printf(r->s->a, "%s%s.", r->prefix, layers_of(r->scheme));
     for (size_t i = 0; i < r->count; i++) {
         const char *name = r->tensor[i].name;
         bool table = false, part = begins(name, layers) || begins(name, "rope_");
@@ -249,10 +251,55 @@ void weights_read(llm *m, const llm_source *s) {
     check_taken(&r);
 }
 
+/* What a name is behind "layers.3.", whose number goes to *layer, else NULL. */
+static const char *behind_layer(llm_scheme scheme, const char *name, int64_t *layer) {
+    const size_t n = strlen(layers_of(scheme));
+    char *end;
+    if (!begins(name, layers_of(scheme)) || name[n] != '.') return NULL;
+    if (name[n + 1] < '0' || name[n + 1] > '9') return NULL;
+    *layer = strtol(name + n + 1, &end, 10);
+    return *end == '.' ? end + 1 : NULL;
+}
+
+/* Is it one of the names of a slot that rows are multiplied with as they come? */
+static bool names_slot(const slot_row *row, llm_scheme scheme, const char *name) {
+    const char *own = row->name[scheme], *end;
+    if (!own || row->columns == DIM_ONE || row->with & STACKED) return false;
+    if (*own == '/') own++;
+    for (; own; own = *end ? end + 1 : NULL) {
+        end = own + strcspn(own, "|");
+        if (strlen(name) == (size_t)(end - own) && begins(own, name)) return true;
+    }
+    return false;
+}
+
+llm_weight *weight_named(llm *m, llm_scheme scheme, const char *name, int *slot) {
+    for (size_t k = 0; k < COUNT_OF(prefixes); k++) {
+        const char *lead = scheme == SCHEME_GGUF ? "" : prefixes[k];
+        if (!begins(name, lead)) continue;
+        int64_t layer = 0;
+        const char *own = name + strlen(lead), *rest = behind_layer(scheme, own, &layer);
+        *slot = SLOT_OUTPUT;
+        if (!rest && names_slot(&slots[*slot], scheme, own)) return &m->whole[*slot];
+        if (!rest || layer >= m->config.layers) continue;
+        for (*slot = SLOT_FIRST; *slot < SLOTS; ++*slot) {
+            llm_weight *w = &m->layer[layer][*slot - SLOT_FIRST];
+            if (w->t && names_slot(&slots[*slot], scheme, rest)) return w;
+        }
+    }
+    return NULL;
+}
+
+void weight_shape(const llm *m, int slot, int64_t shape[2]) {
+    shape[0] = m->config.size[slots[slot].rows];
+    shape[1] = m->config.size[slots[slot].columns];
+}
+
 static void release(llm_weight *w, int n) {
     for (int i = 0; i < n; i++) {
-        if (w[i].t) qn_release(w[i].t);
-        if (w[i].scales) qn_release(w[i].scales);
+        qn_tensor *const all[] = {w[i].t, w[i].scales, w[i].down, w[i].up};
+        for (size_t k = 0; k < COUNT_OF(all); k++)
+            if (all[k]) qn_release(all[k]);
     }
 }
 
@@ -260,8 +307,4 @@ void weights_free(llm *m) {
     release(m->whole, SLOT_FIRST);
     for (int64_t i = 0; m->layer && i < m->config.layers; i++)
         release(m->layer[i], SLOTS - SLOT_FIRST);
-    for (int64_t i = 0; m->values && i < m->config.layers; i++) {
-        if (m->keys[i]) qn_release(m->keys[i]);
-        if (m->values[i]) qn_release(m->values[i]);
-    }
 }

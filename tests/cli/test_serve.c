@@ -24,7 +24,8 @@ typedef struct server {
 } server;
 
 /* Of the model in `folder`; false: the command was built without. */
-static bool server_start(server *s, const char *parallel, const char *context) {
+static bool server_start(server *s, const char *parallel, const char *context,
+                         const char *connections) {
     char line[256] = "";
     int out[2];
     *s = (server){.process = -1};
@@ -34,7 +35,8 @@ static bool server_start(server *s, const char *parallel, const char *context) {
         dup2(out[1], 1);
         close(out[0]);
         execl(quern, quern, "serve", in_folder("tiny.gguf"), "--port", "0", "--parallel", parallel,
-              "--context", context, "--threads", "2", "--name", "tiny \"one\"", (char *)NULL);
+              "--context", context, "--connections", connections, "--threads", "2", "--name",
+              "tiny \"one\"", (char *)NULL);
         _exit(127);
     }
     close(out[1]);
@@ -534,13 +536,70 @@ static void half_a_request_harms_nobody(void) {
     CHECK_INT(request(&usual, "GET", "/health", "", out), 200);
 }
 
+typedef struct crowd {
+    const server *s;
+    int refused;
+} crowd;
+
+static void *one_of_many(void *arg) {
+    crowd *c = arg;
+    char out[4096];
+    for (int i = 0; i < 25; i++) {
+        int fd = dial(c->s);
+        ask(fd, "POST", "/v1/completions", "{\"prompt\":\"abc\",\"max_tokens\":1}");
+        ssize_t n = recv(fd, out, sizeof out - 1, MSG_WAITALL);
+        out[n > 0 ? n : 0] = 0;
+        c->refused += strncmp(out, "HTTP/1.1 200", 12) != 0;
+        close(fd);
+    }
+    return NULL;
+}
+
+/* Beyond those that there may be at a time requests wait: none is turned away. */
+static void more_clients_than_connections_wait(void) {
+    pthread_t thread[CLIENTS];
+    crowd c[CLIENTS];
+    server s;
+    if (!server_start(&s, "1", "1000", "3")) return;
+    for (int i = 0; i < CLIENTS; i++) {
+        c[i] = (crowd){.s = &s};
+        CHECK_INT(pthread_create(&thread[i], NULL, one_of_many, &c[i]), 0);
+    }
+    for (int i = 0; i < CLIENTS; i++) {
+        pthread_join(thread[i], NULL);
+        CHECK_INT(c[i].refused, 0);
+    }
+    CHECK_INT(server_stop(&s, SIGINT), 0);
+}
+
+/* Who waits for a connection's seat is not read yet; pages need none. */
+static void a_page_does_not_wait(void) {
+    static char out[ROOM];
+    char byte;
+    server s;
+    if (!server_start(&s, "4", "100000", "1")) return;
+    int fd = dial(&s), waits = dial(&s);
+    ask(fd, "POST", "/v1/completions",
+        "{\"prompt\":\"abc\",\"max_tokens\":90000,\"ignore_eos\":true,\"stream\":true}");
+    CHECK_INT(recv(fd, &byte, 1, 0), 1);
+    ask(waits, "POST", "/v1/completions", "{\"prompt\":\"abc\",\"max_tokens\":1}");
+    for (int k = 0; k < 5000 && metric(&s, "exchanges_open") < 3; k++) {
+    }
+    CHECK(metric(&s, "exchanges_open") == 3); /* this page's own is one */
+    CHECK(metric(&s, "requests_total") == 1);
+    close(fd);
+    CHECK_INT(hear_all(waits, out), 200);
+    close(waits);
+    CHECK_INT(server_stop(&s, SIGINT), 0);
+}
+
 /* What runs when the server is told to end is finished, or cut with a word. */
 static void it_ends_when_it_is_told_to(void) {
     static char out[ROOM];
     char byte;
     server s;
     CHECK_INT(server_stop(&usual, SIGINT), 0);
-    if (!server_start(&s, "1", "100000")) return;
+    if (!server_start(&s, "1", "100000", "64")) return;
     int fd = dial(&s), waits = dial(&s);
     ask(fd, "POST", "/v1/completions",
         "{\"prompt\":\"abc\",\"max_tokens\":90000,\"ignore_eos\":true,\"temperature\":0,\"stream\":"
@@ -590,7 +649,7 @@ int main(int argc, char **argv) {
     }
     qn = qn_open(&QN_OPTIONS(.threads = 2));
     model = open_tiny(qn, &weights, false, NULL, &QN_LLM_OPTIONS(.context = 2000));
-    if (server_start(&usual, "4", "20000")) {
+    if (server_start(&usual, "4", "20000", "64")) {
         RUN(completions_are_what_the_library_makes);
         RUN(a_text_of_stop_ends_it);
         RUN(answers_match_their_schema);
@@ -602,6 +661,8 @@ int main(int argc, char **argv) {
         RUN(half_a_request_harms_nobody);
     }
     RUN(it_ends_when_it_is_told_to);
+    RUN(more_clients_than_connections_wait);
+    RUN(a_page_does_not_wait);
     qn_llm_close(model);
     qn_close(qn);
     tiny_free(&weights);

@@ -78,7 +78,7 @@ static void together(qn_llm *m, said *to, qn_llm_state *ended) {
     }
 }
 
-static void each_is_what_it_is_alone(bool gemma, const tiny_change *change, bool half,
+static void each_is_what_it_is_alone(bool gemma, const tiny_change *change, int64_t bits,
                                      const char *device) {
     static said one[TEXTS], many[TEXTS];
     qn_llm_state ended[TEXTS] = {QN_LLM_READS};
@@ -86,7 +86,7 @@ static void each_is_what_it_is_alone(bool gemma, const tiny_change *change, bool
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = device));
     qn_llm *m = open_tiny(
         qn, &t, gemma, change,
-        &QN_LLM_OPTIONS(.context = CONTEXT, .chunk = CHUNK, .half = half, .caches = TEXTS));
+        &QN_LLM_OPTIONS(.context = CONTEXT, .chunk = CHUNK, .cache_bits = bits, .caches = TEXTS));
     memset(one, 0, sizeof one);
     memset(many, 0, sizeof many);
     for (int i = 0; i < TEXTS; i++) alone(m, i, &one[i]);
@@ -156,25 +156,30 @@ static void eight_texts_by_bytes_are_what_each_is_alone(void) {
 }
 
 static void a_llamas_texts(void) {
-    each_is_what_it_is_alone(false, NULL, false, NULL);
+    each_is_what_it_is_alone(false, NULL, 0, NULL);
 }
 
 static void texts_in_caches_of_f16(void) {
-    each_is_what_it_is_alone(false, NULL, true, NULL);
+    each_is_what_it_is_alone(false, NULL, 16, NULL);
+}
+
+static void texts_in_caches_of_few_bits(void) {
+    each_is_what_it_is_alone(false, NULL, 8, NULL);
+    each_is_what_it_is_alone(true, NULL, 4, NULL);
 }
 
 static void texts_with_windows(void) {
-    each_is_what_it_is_alone(true, NULL, false, NULL);
-    each_is_what_it_is_alone(true, NULL, true, NULL);
+    each_is_what_it_is_alone(true, NULL, 0, NULL);
+    each_is_what_it_is_alone(true, NULL, 16, NULL);
 }
 
 static void texts_of_mixtures(void) {
-    each_is_what_it_is_alone(false, &(tiny_change){.experts = true}, false, NULL);
+    each_is_what_it_is_alone(false, &(tiny_change){.experts = true}, 0, NULL);
 }
 
 static void texts_on_the_oracle(void) {
-    each_is_what_it_is_alone(false, NULL, false, "ref");
-    each_is_what_it_is_alone(true, NULL, false, "ref");
+    each_is_what_it_is_alone(false, NULL, 0, "ref");
+    each_is_what_it_is_alone(true, NULL, 0, "ref");
 }
 
 /* The last row that a cache may have is one that a batch with an empty place is near. */
@@ -377,6 +382,7 @@ int main(int argc, char **argv) {
     RUN(a_llamas_texts);
     RUN(eight_texts_by_bytes_are_what_each_is_alone);
     RUN(texts_in_caches_of_f16);
+    RUN(texts_in_caches_of_few_bits);
     RUN(texts_with_windows);
     RUN(texts_of_mixtures);
     RUN(texts_on_the_oracle);

@@ -34,8 +34,8 @@ typedef struct pair {
     qn_llm *one, *many;
 } pair;
 
-static void pair_open(pair *p, bool gemma, bool half, const char *device) {
-    qn_llm_options o = QN_LLM_OPTIONS(.context = CONTEXT, .chunk = CHUNK, .half = half);
+static void pair_open(pair *p, bool gemma, int64_t bits, const char *device) {
+    qn_llm_options o = QN_LLM_OPTIONS(.context = CONTEXT, .chunk = CHUNK, .cache_bits = bits);
     p->qn = qn_open(&QN_OPTIONS(.device = device));
     p->one = open_tiny(p->qn, &p->t, gemma, NULL, &o);
     tiny_free(&p->t);
@@ -51,11 +51,11 @@ static void pair_close(pair *p) {
     tiny_free(&p->t);
 }
 
-static void texts_by_turns_are_what_each_is_alone(bool half, const char *device) {
+static void texts_by_turns_are_what_each_is_alone(int64_t bits, const char *device) {
     static said alone[TEXTS], together[TEXTS];
     int32_t ids[33];
     pair p;
-    pair_open(&p, false, half, device);
+    pair_open(&p, false, bits, device);
     memset(alone, 0, sizeof alone);
     memset(together, 0, sizeof together);
     for (int i = 0; i < TEXTS; i++) {
@@ -84,10 +84,10 @@ static void texts_by_turns_are_what_each_is_alone(bool half, const char *device)
     pair_close(&p);
 }
 
-static void tokens_of_every_cache_are_the_same(bool gemma, bool half, const char *device) {
+static void tokens_of_every_cache_are_the_same(bool gemma, int64_t bits, const char *device) {
     int32_t ids[33], kept[MOST];
     pair p;
-    pair_open(&p, gemma, half, device);
+    pair_open(&p, gemma, bits, device);
     for (int i = 0; i < TEXTS; i++) {
         const int32_t *a, *b;
         qn_sample_options s = sample_of(i);
@@ -105,22 +105,27 @@ static void tokens_of_every_cache_are_the_same(bool gemma, bool half, const char
 }
 
 static void a_llamas_texts_are_what_each_is_alone(void) {
-    texts_by_turns_are_what_each_is_alone(false, NULL);
+    texts_by_turns_are_what_each_is_alone(0, NULL);
 }
 
 static void with_caches_of_f16_too(void) {
-    texts_by_turns_are_what_each_is_alone(true, NULL);
+    texts_by_turns_are_what_each_is_alone(16, NULL);
+}
+
+static void with_caches_of_few_bits_too(void) {
+    texts_by_turns_are_what_each_is_alone(8, NULL);
+    texts_by_turns_are_what_each_is_alone(4, NULL);
 }
 
 static void on_the_oracle_too(void) {
-    texts_by_turns_are_what_each_is_alone(false, "ref");
+    texts_by_turns_are_what_each_is_alone(0, "ref");
 }
 
 static void every_cache_makes_the_same_tokens(void) {
-    tokens_of_every_cache_are_the_same(false, false, NULL);
-    tokens_of_every_cache_are_the_same(true, false, NULL);
-    tokens_of_every_cache_are_the_same(true, true, NULL);
-    tokens_of_every_cache_are_the_same(true, false, "ref");
+    tokens_of_every_cache_are_the_same(false, 0, NULL);
+    tokens_of_every_cache_are_the_same(true, 0, NULL);
+    tokens_of_every_cache_are_the_same(true, 16, NULL);
+    tokens_of_every_cache_are_the_same(true, 0, "ref");
 }
 
 /* Logits behind a text are the same to the bit whatever the caches beside it are filled with. */
@@ -251,6 +256,7 @@ int main(int argc, char **argv) {
     if (!folder_make()) return 1;
     RUN(a_llamas_texts_are_what_each_is_alone);
     RUN(with_caches_of_f16_too);
+    RUN(with_caches_of_few_bits_too);
     RUN(on_the_oracle_too);
     RUN(every_cache_makes_the_same_tokens);
     RUN(caches_leave_each_other_alone);

@@ -45,6 +45,7 @@ typedef struct tiny {
     bool gemma, narrow;   /* narrow: matrices of f8, of safetensors */
     bool experts;         /* inner layers are mixtures: matrices one below the other */
     double slower;        /* positions are divided by it; 0: they are not */
+    int bits;             /* of the cache; 0: all of a double's */
     tiny_matrix m[T_ALL]; /* embed, norm, output (not of gemma), then layer by layer */
 } tiny;
 
@@ -154,6 +155,41 @@ static inline void tiny_rotate(const tiny *t, double *x, int heads, int place) {
         }
 }
 
+/* To the nearest f16. */
+static inline double tiny_f16(double x) {
+    int e;
+    frexp(x, &e);
+    const int last = (e < -13 ? -13 : e) - 11;
+    return ldexp(nearbyint(ldexp(x, -last)), last);
+}
+
+/* A row times a Hadamard matrix, by butterflies. */
+static inline void tiny_turn(double *x) {
+    for (int far = 1; far < T_HEAD; far *= 2)
+        for (int i = 0; i < T_HEAD; i++)
+            if (!(i & far)) {
+                const double a = x[i], b = x[i + far];
+                x[i] = (a + b) / sqrt(2);
+                x[i + far] = (a - b) / sqrt(2);
+            }
+}
+
+/* A new row of keys or values as a cache of few bits has it: a block for each head, whose largest
+ * number is 127, or -8 of numbers that are turned before they are rounded. */
+static inline void tiny_round(const tiny *t, double *x) {
+    for (int h = 0; h < (t->bits ? T_SHARED : 0); h++, x += T_HEAD) {
+        double most = 0;
+        if (t->bits == 4) tiny_turn(x);
+        for (int i = 0; i < T_HEAD; i++)
+            if (fabs(x[i]) > fabs(most)) most = x[i];
+        const double d = tiny_f16(t->bits == 8 ? fabs(most) / 127 : most / -8);
+        const double least = t->bits == 8 ? -127 : -8, top = t->bits == 8 ? 127 : 7;
+        for (int i = 0; i < T_HEAD; i++)
+            x[i] = d == 0 ? 0 : fmax(least, fmin(top, nearbyint(x[i] / d))) * d;
+        if (t->bits == 4) tiny_turn(x);
+    }
+}
+
 /* One head of the last of n tokens. */
 static inline void tiny_attend(const tiny *t, int layer, int n, const double *q,
                                const double (*k)[T_KEYS], const double (*v)[T_KEYS], double *out) {
@@ -228,6 +264,8 @@ static inline void tiny_hidden(tiny *t, int n, const int32_t *ids, double (*hidd
             tiny_times(tiny_part(t, l, T_V), y, v[j]);
             tiny_rotate(t, q, T_HEADS, j);
             tiny_rotate(t, k[j], T_SHARED, j);
+            tiny_round(t, k[j]);
+            tiny_round(t, v[j]);
             for (int h = 0; h < T_HEADS; h++) {
                 int from = h / (T_HEADS / T_SHARED) * T_HEAD;
                 tiny_attend(t, l, j + 1, q + h * T_HEAD, (const double(*)[T_KEYS])(&k[0][from]),

@@ -230,11 +230,14 @@ class Library:
         self.lib.qn_clear_error(self.qn)
         return text
 
+    def open(self, path):
+        options = Options(ctypes.sizeof(Options), 400, 32, False)
+        return ctypes.c_void_p(self.lib.qn_llm_open(self.qn, path.encode(), ctypes.byref(options)))
+
     def answer(self, path, ids, places, tokens, vocabulary):
         """Logits behind prefixes, and what follows the whole text; None: an error was said."""
         lib = self.lib
-        options = Options(ctypes.sizeof(Options), 400, 32, False)
-        m = ctypes.c_void_p(lib.qn_llm_open(self.qn, path.encode(), ctypes.byref(options)))
+        m = self.open(path)
         if not m:
             return print(f"  {self.error()}")
         data = (ctypes.c_int32 * len(ids))(*ids)
@@ -260,7 +263,7 @@ def expected(model, ids, places, tokens):
     with torch.no_grad():
         x = torch.tensor([ids])
         logits = model(x).logits[0].numpy()
-        made = model.generate(x, max_new_tokens=tokens, do_sample=False, eos_token_id=None, pad_token_id=0,
+        made = model.generate(input_ids=x, max_new_tokens=tokens, do_sample=False, eos_token_id=None, pad_token_id=0,
                               attention_mask=torch.ones_like(x))
     return [logits[i - 1] for i in places], made[0].tolist()[len(ids):]
 

@@ -18,12 +18,11 @@ static const option rows[] = {
     {"name", OPTION_TEXT, AT(name), 0, 0, "NAME", "of the model in answers (its file's)"},
     {"parallel", OPTION_WHOLE, AT(parallel), 1, 1024, "N",
      "answers made at a time, each with a cache of its own (4)"},
-    {"connections", OPTION_WHOLE, AT(connections), 1, 4096, "N", "at a time; more wait (64)"},
-    {"context", OPTION_WHOLE, AT(context), 0, 1 << 24, "N",
-     "tokens that fit a cache; 0: the model's, 4096 at most (0)"},
+    {"connections", OPTION_WHOLE, AT(connections), 1, 4096, "N",
+     "completions under way at a time; more wait (64)"},
+    LLM_ROWS(serve_options),
     {"guesses", OPTION_WHOLE, AT(guesses), 0, 15, "N",
      "read so many tokens at once where a text repeats itself (0)"},
-    {"half", OPTION_FLAG, AT(half), 0, 0, NULL, "caches of f16"},
     {"threads", OPTION_WHOLE, AT(threads), 0, 1024, "N", "threads; 0: one a processor (0)"},
     {"device", OPTION_TEXT, AT(device), 0, 0, "NAME", "cpu, or another of quern devices"},
 };
@@ -77,12 +76,8 @@ int command_serve(int argc, char **argv) {
     qn_ctx *qn = cli_open_threads("serve", o.device, (int)o.threads);
     qn_llm *m = NULL;
     status = EXIT_FAILED;
-    if (qn && name) {
-        m = qn_llm_open(
-            qn, o.model,
-            &QN_LLM_OPTIONS(.context = o.context, .half = o.half, .caches = o.parallel));
-        if (!m) cli_failed("serve", "%s", qn_error(qn));
-    }
+    if (qn && name)
+        m = llm_opened("serve", qn, o.model, &o.llm, &QN_LLM_OPTIONS(.caches = o.parallel));
     if (m) status = serve(&o, qn, m, name);
     qn_llm_close(m);
     if (qn) qn_close(qn);

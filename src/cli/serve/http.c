@@ -4,8 +4,12 @@
  * job; then the connection's thread waits for the job, and looks now and then whether the client is
  * still there. A whole answer is sent at once. One by events is asked for bytes by libmicrohttpd as
  * the client takes them, so what lies here for a slow client is one piece of the job's text, which
- * has a limit of its own. While a job is waited for, the connection may be silent; while the client
- * is to send or to take bytes, only so long. */
+ * has a limit of its own.
+ *
+ * Completions that are under way at a time have a number of seats; others wait for one before
+ * their body is read. libmicrohttpd would close what comes beyond its own limit at once, so that
+ * one is far higher, and pages that say how it is need no seat. While a job is waited for, the
+ * connection may be silent; while the client is to send or to take bytes, only so long. */
 #include "cli/cli.h"
 #include "cli/serve/serve.h"
 
@@ -19,6 +23,7 @@
 #include <unistd.h>
 
 enum { SILENT_SECONDS = 30, BLOCK = 1 << 14, STACK = 1 << 20, DROPPED_MOST = 4 * BODY_MOST };
+enum { WAITING_MOST = 960, MOMENT = 100000000 /* nanoseconds */ };
 
 #if MHD_VERSION >= 0x00097002
 typedef enum MHD_Result verdict;
@@ -33,6 +38,8 @@ struct http_server {
     struct MHD_Daemon *daemon;
     uint64_t next; /* the number of an answer; with the queue's lock, as the next */
     int64_t open;  /* exchanges */
+    int64_t seats; /* that are free, */
+    pthread_cond_t seat;
 };
 
 typedef struct exchange exchange;
@@ -51,7 +58,7 @@ struct exchange {
     size_t at, received;
     serve_job *job;
     serve_about about;
-    bool ended;
+    bool ended, seated;
 };
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -313,6 +320,28 @@ static verdict take_body(exchange *x, const char *data, size_t size) {
     return MHD_YES;
 }
 
+/* false: the client went away. */
+static bool take_seat(exchange *x) {
+    http_server *h = x->h;
+    bool gone = false;
+    pthread_mutex_lock(&h->q->lock);
+    while (h->seats <= 0 && !gone) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += MOMENT;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        if (!pthread_cond_timedwait(&h->seat, &h->q->lock, &until)) continue;
+        pthread_mutex_unlock(&h->q->lock);
+        gone = client_is_gone(x);
+        pthread_mutex_lock(&h->q->lock);
+    }
+    x->seated = !gone;
+    h->seats -= x->seated;
+    pthread_mutex_unlock(&h->q->lock);
+    return !gone;
+}
+
 /* Parameters as libmicrohttpd has them. */
 static verdict on_request(void *arg, struct MHD_Connection *c, const char *path, const char *method,
                           const char *version, const char *data, size_t *size, void **own) {
@@ -320,7 +349,9 @@ static verdict on_request(void *arg, struct MHD_Connection *c, const char *path,
     (void)version;
     if (!x) {
         *own = x = exchange_open(arg, c, path, method);
-        return x ? look_at_head(x) : MHD_NO;
+        if (!x || (!x->error.status && x->route->answer == complete && !take_seat(x)))
+            return MHD_NO;
+        return look_at_head(x);
     }
     if (*size) {
         verdict go_on = take_body(x, data, *size);
@@ -338,6 +369,7 @@ static void on_end(void *arg, struct MHD_Connection *c, void **own,
     (void)c;
     (void)why;
     if (!x) return;
+    const bool seated = x->seated;
     if (x->job) job_leave(x->job);
     free(x->body.s);
     free(x->out.s);
@@ -345,6 +377,8 @@ static void on_end(void *arg, struct MHD_Connection *c, void **own,
     *own = NULL;
     pthread_mutex_lock(&h->q->lock);
     h->open--;
+    h->seats += seated;
+    pthread_cond_signal(&h->seat);
     pthread_mutex_unlock(&h->q->lock);
 }
 
@@ -385,11 +419,11 @@ static bool start(http_server *h, const serve_options *o) {
     if (s < 0) return false;
     unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
                      MHD_USE_POLL | MHD_USE_ITC | (six ? MHD_USE_IPv6 : 0);
-    h->daemon = MHD_start_daemon(flags, 0, NULL, NULL, on_request, h, MHD_OPTION_LISTEN_SOCKET, s,
-                                 MHD_OPTION_NOTIFY_COMPLETED, on_end, h,
-                                 MHD_OPTION_CONNECTION_LIMIT, (unsigned)o->connections,
-                                 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SILENT_SECONDS,
-                                 MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK, MHD_OPTION_END);
+    h->daemon = MHD_start_daemon(
+        flags, 0, NULL, NULL, on_request, h, MHD_OPTION_LISTEN_SOCKET, s,
+        MHD_OPTION_NOTIFY_COMPLETED, on_end, h, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)o->connections + WAITING_MOST, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)SILENT_SECONDS, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK, MHD_OPTION_END);
     if (!h->daemon) {
         close(s);
         return cli_failed("serve", "libmicrohttpd %s does not start", MHD_get_version()), false;
@@ -404,7 +438,9 @@ http_server *http_open(serve_queue *q, const serve_options *o) {
     http_server *h = calloc(1, sizeof *h);
     if (!h) return cli_failed("serve", "out of memory"), NULL;
     h->q = q;
+    h->seats = o->connections;
     pthread_mutex_init(&h->reading, NULL);
+    pthread_cond_init(&h->seat, NULL);
     h->reader = cli_open_threads("serve", "null", 1);
     if (h->reader && start(h, o)) return h;
     http_close(h);
@@ -428,5 +464,6 @@ void http_close(http_server *h) {
     }
     if (h->reader) qn_close(h->reader);
     pthread_mutex_destroy(&h->reading);
+    pthread_cond_destroy(&h->seat);
     free(h);
 }

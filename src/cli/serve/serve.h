@@ -7,7 +7,7 @@
 #ifndef QN_SERVE_H
 #define QN_SERVE_H
 
-#include "quern_llm.h"
+#include "cli/opened.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -145,8 +145,8 @@ bool job_wait(serve_job *job, job_event event);
 
 typedef struct serve_options {
     const char *model, *host, *device, *name;
-    int64_t port, context, threads, parallel, connections, guesses;
-    bool half;
+    llm_choice llm;
+    int64_t port, threads, parallel, connections, guesses;
 } serve_options;
 bool http_known(void); /* was it there when the command was built? */
 typedef struct http_server http_server;
