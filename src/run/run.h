@@ -560,6 +560,7 @@ typedef struct reopened {
 
 /* The user's lists of a static graph. */
 typedef struct static_lists {
+    const char *call; /* whose they are, for errors */
     int n_in, n_out;
     qn_tensor *const *inputs, *const *outputs;
     uint64_t donate; /* by input */

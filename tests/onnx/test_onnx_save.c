@@ -1,0 +1,319 @@
+/* test_onnx_save.c - what qn_onnx_save writes of a graph, what it refuses, and its files. That the
+ * numbers are right for all operations is test_onnx_random's. */
+#include "device_here.h"
+#include "onnx/save/save.h"
+#include "test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder[64];
+static qn_ctx *qn;
+
+static const char *file(const char *name) {
+    static char path[4][200];
+    static int next;
+    char *at = path[next++ % 4];
+    snprintf(at, sizeof path[0], "%s/%s", folder, name);
+    return at;
+}
+
+static qn_tensor *floats(int rank, const int64_t *shape, double first) {
+    static float data[4096];
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++) n *= shape[i];
+    for (int64_t i = 0; i < n; i++)
+        data[i] = (float)(first + 0.37 * (double)(i % 23) - (double)(i % 7));
+    return qn_from(qn, QN_F32, rank, shape, data);
+}
+#define SHAPE(...)                                                                                 \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / 8), (int64_t[]) {                                     \
+        __VA_ARGS__                                                                                \
+    }
+
+static size_t size_of_file(const char *path) {
+    struct stat st;
+    return stat(path, &st) ? 0 : (size_t)st.st_size;
+}
+
+/* How many nodes of an operator a model has. */
+static int nodes_of(const char *path, const char *op) {
+    qn_onnx *name = qn_onnx_open(qn, path);
+    const onnx_model *m = name ? object_of(name, HANDLE_ONNX, "test") : NULL;
+    int n = 0;
+    for (uint32_t i = 0; m && i < m->graph.n_node; i++) n += !strcmp(m->graph.node[i].op, op);
+    if (name) qn_onnx_close(name);
+    return n;
+}
+
+/* The model's first output on x, as many numbers as the first of `wanted` has. */
+static bool gives(const char *path, int n, qn_tensor *const *in, qn_tensor *wanted) {
+    static float a[4096], b[4096];
+    qn_onnx *m = qn_onnx_open(qn, path);
+    qn_tensor *got = NULL;
+    int64_t many = qn_numel(wanted);
+    bool same = m && !qn_onnx_call(m, n, in, 1, &got) && qn_numel(got) == many &&
+                !qn_read(got, a, sizeof(float) * (size_t)many) &&
+                !qn_read(wanted, b, sizeof(float) * (size_t)many);
+    for (int64_t i = 0; i < many && same; i++)
+        same = fabs((double)a[i] - (double)b[i]) <= 1e-5 * fmax(1, fabs((double)b[i]));
+    if (m) qn_onnx_close(m);
+    qn_clear_error(qn);
+    return same;
+}
+
+static void expect_error(qn_code code, qn_code wanted, const char *text) {
+    CHECK_INT(code, wanted);
+    const char *said = qn_error(qn);
+    CHECK(said && strstr(said, text));
+    if (!said || !strstr(said, text)) printf("  said: %s\n", said ? said : "nothing");
+    qn_clear_error(qn);
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static void names_are_those_given_and_those_of_tensors(void) {
+    qn_tensor *x = floats(SHAPE(2, 3), 1), *w = floats(SHAPE(3, 4), 2), *y = qn_matmul(x, w);
+    const char *in = "image", *out = "scores";
+    qn_set_name(w, "layer.weight");
+    CHECK_INT(qn_onnx_save(file("n.onnx"), 1, &x, 1, &y,
+                           &QN_ONNX_SAVE_OPTIONS(.input_names = &in, .output_names = &out)),
+              0);
+    qn_onnx *name = qn_onnx_open(qn, file("n.onnx"));
+    const onnx_model *m = object_of(name, HANDLE_ONNX, "test");
+    qn_onnx_value v;
+    CHECK(qn_onnx_input_at(name, 0, &v, sizeof v) && !strcmp(v.name, "image"));
+    CHECK(v.rank == 2 && v.shape[0] == 2 && v.shape[1] == 3 && v.dtype == QN_F32);
+    CHECK(qn_onnx_output_at(name, 0, &v, sizeof v) && !strcmp(v.name, "scores"));
+    CHECK(v.shape[1] == 4);
+    CHECK_INT(m->graph.n_init, 1);
+    CHECK(!strcmp(m->graph.init[0].name, "layer.weight"));
+    CHECK_INT(m->opset[0].version, 20);
+    qn_onnx_close(name);
+    CHECK(gives(file("n.onnx"), 1, &x, y));
+}
+
+static void parameters_of_one_name_get_others(void) {
+    qn_tensor *x = floats(SHAPE(3), 1), *a = floats(SHAPE(3), 2), *b = floats(SHAPE(3), 5);
+    qn_set_name(a, "v7"), qn_set_name(b, "v7");
+    qn_tensor *y = qn_mul(qn_add(qn_exp(x), a), b);
+    CHECK_INT(qn_onnx_save(file("o.onnx"), 1, &x, 1, &y, NULL), 0);
+    CHECK(gives(file("o.onnx"), 1, &x, y));
+}
+
+/* Reading a value makes it no parameter, where it follows an input. */
+static void values_that_were_read_are_computed_in_the_model(void) {
+    qn_tensor *x = floats(SHAPE(2, 3), 1), *h = qn_exp(x), *y = qn_sum(h, 1, false);
+    float out[6];
+    qn_read(h, out, sizeof out), qn_read(y, out, 8);
+    CHECK_INT(qn_onnx_save(file("r.onnx"), 1, &x, 1, &y, NULL), 0);
+    qn_tensor *other = floats(SHAPE(2, 3), -3);
+    CHECK(gives(file("r.onnx"), 1, &other, qn_sum(qn_exp(other), 1, false)));
+    CHECK(!gives(file("r.onnx"), 1, &other, y));
+}
+
+static void assigned_values_are_the_parameters(void) {
+    qn_tensor *x = floats(SHAPE(3), 1), *w = floats(SHAPE(3), 2), *was = qn_mul(x, w);
+    CHECK_INT(qn_assign(w, qn_mul(w, qn_weak(w, 3))), 0);
+    qn_tensor *y = qn_mul(x, w);
+    CHECK_INT(qn_onnx_save(file("a.onnx"), 1, &x, 1, &y, NULL), 0);
+    CHECK(gives(file("a.onnx"), 1, &x, qn_mul(was, qn_weak(was, 3))));
+    CHECK_INT(nodes_of(file("a.onnx"), "Mul"), 1);
+}
+
+static void an_output_may_be_an_input_or_a_parameter(void) {
+    qn_tensor *x = floats(SHAPE(3), 1), *w = floats(SHAPE(3), 2), *out[3] = {x, w, x};
+    CHECK_INT(qn_onnx_save(file("i.onnx"), 1, &x, 3, out, NULL), 0);
+    qn_onnx *m = qn_onnx_open(qn, file("i.onnx"));
+    qn_tensor *got[3];
+    float a[3], b[3];
+    CHECK_INT(qn_onnx_call(m, 1, &x, 3, got), 0);
+    qn_read(got[1], a, sizeof a), qn_read(w, b, sizeof b);
+    CHECK(!memcmp(a, b, sizeof a));
+    qn_onnx_close(m);
+}
+
+/* ---- operators ------------------------------------------------------------------------------- */
+
+static void convolutions_and_pools_are_operators(void) {
+    qn_tensor *x = floats(SHAPE(2, 4, 9, 8), 1), *w = floats(SHAPE(6, 2, 3, 2), 0);
+    qn_conv_options o = QN_CONV_OPTIONS(.groups = 2);
+    o.stride[0] = 2, o.dilation[1] = 2, o.before[0] = o.before[1] = o.after[1] = 1;
+    const int64_t two[2] = {2, 2};
+    qn_tensor *c = qn_conv2d(x, w, NULL, &o), *y = qn_max_pool(qn_relu(c), two, NULL);
+    CHECK_INT(qn_onnx_save(file("c.onnx"), 1, &x, 1, &y, NULL), 0);
+    CHECK_INT(nodes_of(file("c.onnx"), "Conv"), 1);
+    CHECK_INT(nodes_of(file("c.onnx"), "Relu"), 1);
+    CHECK_INT(nodes_of(file("c.onnx"), "MaxPool"), 1);
+    CHECK_INT(nodes_of(file("c.onnx"), "Transpose"), 0);
+    CHECK(gives(file("c.onnx"), 1, &x, y));
+    y = qn_avg_pool(c, two, NULL);
+    CHECK_INT(qn_onnx_save(file("c.onnx"), 1, &x, 1, &y, NULL), 0);
+    CHECK_INT(nodes_of(file("c.onnx"), "AveragePool"), 1);
+    CHECK(gives(file("c.onnx"), 1, &x, y));
+}
+
+/* Each in a way that Conv has no form of, or must be told from those it has. */
+static void other_windows_are_written_without_them(void) {
+    qn_tensor *x = floats(SHAPE(1, 2, 7, 7), 1), *w = floats(SHAPE(2, 3, 3, 3), 0);
+    qn_conv_options o = QN_CONV_OPTIONS();
+    o.stride[0] = o.stride[1] = 2, o.extra[0] = 1;
+    qn_tensor *y = qn_conv_transpose(x, w, NULL, &o);
+    CHECK_INT(qn_onnx_save(file("t.onnx"), 1, &x, 1, &y, NULL), 0);
+    CHECK(gives(file("t.onnx"), 1, &x, y));
+    const int64_t three[2] = {3, 3};
+    o = QN_CONV_OPTIONS(.stride = {2, 1}, .before = {1, 1}, .after = {1, 0});
+    y = qn_max_pool(x, three, &o);
+    CHECK_INT(qn_onnx_save(file("t.onnx"), 1, &x, 1, &y, NULL), 0);
+    CHECK(gives(file("t.onnx"), 1, &x, y));
+    qn_tensor *u = qn_slice(x, 2, 1, 7, 1);
+    y = qn_conv2d(u, floats(SHAPE(3, 2, 2, 2), 1), NULL, NULL);
+    CHECK_INT(qn_onnx_save(file("t.onnx"), 1, &x, 1, &y, NULL), 0);
+    CHECK(gives(file("t.onnx"), 1, &x, y));
+}
+
+static void products_are_products_of_matrices(void) {
+    qn_tensor *x = floats(SHAPE(2, 3, 5), 1), *w = floats(SHAPE(5, 4), 2), *y = qn_matmul(x, w);
+    CHECK_INT(qn_onnx_save(file("m.onnx"), 1, &x, 1, &y, NULL), 0);
+    CHECK_INT(nodes_of(file("m.onnx"), "MatMul"), 1);
+    CHECK_INT(nodes_of(file("m.onnx"), "Transpose"), 0);
+    CHECK_INT(nodes_of(file("m.onnx"), "Expand"), 0);
+    CHECK(gives(file("m.onnx"), 1, &x, y));
+}
+
+static void routines_that_onnx_has_are_written(void) {
+    qn_tensor *x = floats(SHAPE(3, 8), 1), *square = floats(SHAPE(2, 3, 3), 3), *count;
+    qn_tensor *z = qn_rfft(x, 0, 1, QN_NORM_ORTHO), *nz, *det = qn_det(square);
+    qn_tensor *of_x[3] = {z, qn_irfft(z, 0, 1, QN_NORM_BACKWARD), qn_fft(z, 4, 1, QN_NORM_FORWARD)};
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(qn_onnx_save(file("f.onnx"), 1, &x, 1, &of_x[i], NULL), 0);
+        CHECK(gives(file("f.onnx"), 1, &x, of_x[i]));
+    }
+    CHECK_INT(qn_onnx_save(file("f.onnx"), 1, &square, 1, &det, NULL), 0);
+    CHECK(gives(file("f.onnx"), 1, &square, det));
+    CHECK_INT(qn_nonzero(qn_gt(x, qn_weak(x, 2)), 5, &nz, &count), 0);
+    qn_tensor *found = qn_add(qn_cast(nz, QN_F32), qn_cast(count, QN_F32));
+    CHECK_INT(qn_onnx_save(file("f.onnx"), 1, &x, 1, &found, NULL), 0);
+    CHECK(gives(file("f.onnx"), 1, &x, found));
+}
+
+static void every_operation_is_written_or_has_no_row(void) {
+    for (int op = 1; op < OP_COUNT; op++) {
+        const save_row *row = &save_rows[op];
+        bool spelled = row->real || row->whole;
+        CHECK(row->write != NULL);
+        if (op_rows[op].class_ == CLASS_ELEM && op != OP_CAST && op != OP_BITCAST) CHECK(spelled);
+        if (op_rows[op].has_float && op != OP_CAST && !row->real) printf("%s\n", op_rows[op].name);
+        if (op_rows[op].has_float && op != OP_CAST) CHECK(row->real != NULL);
+        if (op_rows[op].has_int && op != OP_CAST) CHECK(row->whole != NULL);
+    }
+}
+
+/* ---- sizes that vary ------------------------------------------------------------------------- */
+
+static void variables_are_sizes_of_the_model(void) {
+    int64_t t = qn_var(qn, "tokens", 1, 64);
+    CHECK_INT(qn_bind(qn, t, 5), 0);
+    qn_tensor *x = floats(2, (int64_t[]){t, 4}, 1), *w = floats(SHAPE(4, 4), 2);
+    qn_tensor *scores = qn_matmul(qn_matmul(x, w), qn_transpose(x, 0, 1));
+    qn_tensor *y = qn_matmul(qn_softmax(scores, 1), x);
+    CHECK_INT(qn_onnx_save(file("v.onnx"), 1, &x, 1, &y, NULL), 0);
+    qn_onnx_value v;
+    qn_onnx *m = qn_onnx_open(qn, file("v.onnx"));
+    CHECK(m && qn_onnx_input_at(m, 0, &v, sizeof v));
+    CHECK(v.shape[0] == -1 && v.dim_name[0] && !strcmp(v.dim_name[0], "tokens"));
+    if (m) qn_onnx_close(m);
+    qn_tensor *other = floats(SHAPE(3, 4), 4);
+    qn_tensor *s = qn_matmul(qn_matmul(other, w), qn_transpose(other, 0, 1));
+    CHECK(gives(file("v.onnx"), 1, &other, qn_matmul(qn_softmax(s, 1), other)));
+    CHECK_INT(qn_onnx_save(file("v.onnx"), 1, &x, 1, &y, &QN_ONNX_SAVE_OPTIONS(.bound = true)), 0);
+    m = qn_onnx_open(qn, file("v.onnx"));
+    CHECK(m && qn_onnx_input_at(m, 0, &v, sizeof v) && v.shape[0] == 5);
+    if (m) qn_onnx_close(m);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static void parameters_may_be_in_a_file_of_their_own(void) {
+    qn_tensor *x = floats(SHAPE(8), 1), *w = floats(SHAPE(8, 100), 2), *b = floats(SHAPE(100), 3);
+    qn_tensor *y = qn_add(qn_matmul(x, w), b);
+    CHECK_INT(qn_onnx_save(file("e.onnx"), 1, &x, 1, &y, &QN_ONNX_SAVE_OPTIONS(.data = "e.bin")),
+              0);
+    CHECK(size_of_file(file("e.onnx")) < 1000);
+    CHECK_INT(size_of_file(file("e.bin")), 3200 + 448);
+    CHECK(gives(file("e.onnx"), 1, &x, y));
+    CHECK_INT(remove(file("e.bin")), 0);
+    CHECK(!gives(file("e.onnx"), 1, &x, y));
+    qn_clear_error(qn);
+}
+
+static void a_file_is_replaced_whole_or_not_at_all(void) {
+    qn_tensor *x = floats(SHAPE(3), 1), *y = qn_exp(x),
+              *bad = qn_cholesky(floats(SHAPE(2, 2), 1), false);
+    CHECK_INT(qn_onnx_save(file("w.onnx"), 1, &x, 1, &y, NULL), 0);
+    size_t was = size_of_file(file("w.onnx"));
+    expect_error(qn_onnx_save(file("w.onnx"), 1, &x, 1, &bad, NULL), QN_EGRAPH, "cholesky");
+    CHECK_INT(size_of_file(file("w.onnx")), was);
+    CHECK(gives(file("w.onnx"), 1, &x, y));
+    expect_error(qn_onnx_save(file("none/w.onnx"), 1, &x, 1, &y, NULL), QN_EIO, "none/w.onnx");
+}
+
+/* ---- what is refused ------------------------------------------------------------------------- */
+
+static void bad_arguments_are_errors(void) {
+    qn_tensor *x = floats(SHAPE(3), 1), *y = qn_exp(x), *e = qn_exp(y), *twice[2] = {x, x};
+    const char *empty = "", *same[2] = {"a", "a"}, *path = file("b.onnx");
+    qn_tensor *z = qn_complex(x, x), *pair[2] = {x, floats(SHAPE(3), 2)};
+    CHECK_INT(qn_onnx_save(path, 1, &x, 0, &y, NULL), QN_EARG);
+    CHECK_INT(qn_onnx_save(path, 1, &x, 1, NULL, NULL), QN_ENULL);
+    expect_error(qn_onnx_save(NULL, 1, &x, 1, &y, NULL), QN_ENULL, "no path");
+    expect_error(qn_onnx_save(path, -1, &x, 1, &y, NULL), QN_EARG, "-1 inputs");
+    expect_error(qn_onnx_save(path, 1, &y, 1, &e, NULL), QN_EGRAPH,
+                 "onnx_save: input 0 is an expression");
+    expect_error(qn_onnx_save(path, 2, twice, 1, &y, NULL), QN_EGRAPH, "are one tensor");
+    expect_error(qn_onnx_save(path, 1, &x, 1, &z, NULL), QN_EDTYPE, "output 0 is complex");
+    expect_error(qn_onnx_save(path, 1, &x, 1, &y, &QN_ONNX_SAVE_OPTIONS(.input_names = &empty)),
+                 QN_EARG, "input 0 is empty");
+    expect_error(qn_onnx_save(path, 2, pair, 1, &y, &QN_ONNX_SAVE_OPTIONS(.input_names = same)),
+                 QN_EARG, "are called \"a\"");
+    expect_error(qn_onnx_save(path, 1, &x, 1, &y, &QN_ONNX_SAVE_OPTIONS(.data = "../w")), QN_EARG,
+                 "../w");
+    expect_error(qn_onnx_save(path, 1, &x, 1, &y, &QN_ONNX_SAVE_OPTIONS(.data = "b.onnx")), QN_EARG,
+                 "both the model and its data");
+    CHECK_INT(size_of_file(path), 0);
+}
+
+static void a_device_that_computes_nothing_has_no_parameters(void) {
+    qn_ctx *null = qn_open(&QN_OPTIONS(.device = "null"));
+    const float zeros[3] = {0};
+    qn_tensor *x = qn_from(null, QN_F32, SHAPE(3), zeros), *y = qn_exp(x);
+    CHECK_INT(qn_onnx_save(file("d.onnx"), 1, &x, 1, &y, NULL), QN_EDEVICE);
+    qn_close(null);
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    snprintf(folder, sizeof folder, "/tmp/quern-onnx-XXXXXX");
+    if (!mkdtemp(folder)) return 1;
+    qn = qn_open(&QN_OPTIONS(.device = "ref"));
+    RUN(names_are_those_given_and_those_of_tensors);
+    RUN(parameters_of_one_name_get_others);
+    RUN(values_that_were_read_are_computed_in_the_model);
+    RUN(assigned_values_are_the_parameters);
+    RUN(an_output_may_be_an_input_or_a_parameter);
+    RUN(convolutions_and_pools_are_operators);
+    RUN(other_windows_are_written_without_them);
+    RUN(products_are_products_of_matrices);
+    RUN(routines_that_onnx_has_are_written);
+    RUN(every_operation_is_written_or_has_no_row);
+    RUN(variables_are_sizes_of_the_model);
+    RUN(parameters_may_be_in_a_file_of_their_own);
+    RUN(a_file_is_replaced_whole_or_not_at_all);
+    RUN(bad_arguments_are_errors);
+    RUN(a_device_that_computes_nothing_has_no_parameters);
+    qn_close(qn);
+    return test_end();
+}
