@@ -336,7 +336,8 @@ static void save_work(void *arg) {
                                 .n_out = s->n_out,
                                 .inputs = s->input,
                                 .outputs = s->output,
-                                .no_assignments = true};
+                                .no_assignments = true,
+                                .sizes_vary = !s->o.bound};
     realize_initial(s->qn);
     if (s->g->pending_count) realize_nodes(s->qn, 0, NULL);
     for (int i = 0; i < s->n_in; i++) realize_given_up(s->qn, tensor_at(s->input[i])->node);

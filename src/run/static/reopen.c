@@ -57,6 +57,7 @@ static uint8_t look(const walk *w, node_id n) {
     uint8_t is = 0;
     if (is_input(w->l, n)) return FOLLOWS;
     if (w->is[x->mark - g->mark_base]) return FOLLOWS_STATE | IS_STATE;
+    if (w->l->sizes_vary && node_follows(x)) is = FOLLOWS;
     if (is_version(x) && node_is_memory(x)) return 0;
     if (x->cut && x->born >= w->oldest) return FORGOT;
     for (int i = 0; i < x->sources && x->born >= w->reached; i++)
@@ -74,7 +75,7 @@ static void find_followers(walk *w, arena *a) {
         uint32_t born = node_at(g, input_node(w->l, i))->born;
         if (born < w->oldest) w->oldest = born;
     }
-    w->reached = w->oldest;
+    w->reached = w->l->sizes_vary ? 0 : w->oldest;
     for (uint32_t i = 0; i < g->pending_count; i++) {
         uint32_t born = node_at(g, g->pending[i]->replaced)->born;
         if (born < w->reached) w->reached = born;
