@@ -116,7 +116,7 @@ void save_mark(saving *s, const graph_node *x) {
 /* ---- forms ----------------------------------------------------------------------------------- */
 
 save_node *node_of(const saving *s, node_id n) {
-    return &s->node[node_at(s->g, n)->mark - s->g->mark_base];
+    return &s->in->node[s->in->place[n]];
 }
 
 val slim_of(saving *s, node_id n) {
@@ -180,7 +180,13 @@ static void find_repeated(saving *s, node_id n) {
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
+static bool is_number(const char *text) {
+    return strspn(text, "0123456789") == strlen(text);
+}
+
 static bool is_taken(const saving *s, const char *name) {
+    size_t n = s->prefix ? strlen(s->prefix) : 0;
+    if (n && !strncmp(name, s->prefix, n) && is_number(name + n)) return true;
     for (uint32_t v = 1; v <= s->values; v++)
         if (s->value[v].name && !strcmp(s->value[v].name, name)) return true;
     return false;
@@ -200,6 +206,8 @@ static void add_parameter(saving *s, node_id n) {
     const graph_node *x = node_at(s->g, n);
     int rank;
     const int64_t *dim = node_dims(s->g, n, &rank);
+    if (node_follows(x) && !s->o.bound)
+        save_refuse(s, QN_EGRAPH, "it was computed of sizes that vary; record it again");
     int64_t *size = arena_alloc(&s->a, ((size_t)rank + 1) * sizeof *size);
     size_t bytes;
     for (int i = 0; i < rank; i++) size[i] = shape_bound(s->g, (sym)dim[i]);
@@ -246,63 +254,78 @@ static void name_ends(saving *s) {
             raise_error(s->qn, QN_EARG, "onnx_save: two inputs or outputs are called \"%.80s\"",
                         name);
         (void)val_new(s, arena_printf(&s->a, "%s", name));
+        if (in) val_shape(s, 1 + (val)i, node_at(s->g, tensor_at(s->input[i])->node)->shape);
     }
 }
 
 /* A letter in front of the numbers that values are named by, which no name begins with. */
 static void choose_prefix(saving *s) {
-    static const char digits[] = "0123456789", prefix[] = "v____________";
+    static const char prefix[] = "v____________";
     for (size_t n = 1; n < sizeof prefix; n++) {
         bool taken = false;
         for (uint32_t v = 1; v <= s->values; v++) {
             const char *name = s->value[v].name ? s->value[v].name : "";
-            taken |= !strncmp(name, prefix, n) && strspn(name + n, digits) == strlen(name + n);
+            taken |= !strncmp(name, prefix, n) && is_number(name + n);
         }
         s->prefix = arena_printf(&s->a, "%.*s", (int)n, prefix);
         if (!taken) return;
     }
 }
 
-static void find_leaves(saving *s) {
-    for (int i = 0; i < s->n_in; i++) {
-        node_id n = tensor_at(s->input[i])->node;
-        const graph_node *x = node_at(s->g, n);
-        val_shape(s, 1 + (val)i, x->shape);
-        if (x->mark >= s->g->mark_base) node_of(s, n)->slim = 1 + (val)i;
-    }
-    for (uint32_t i = 0; i < s->nodes; i++) {
-        const graph_node *x = node_at(s->g, s->order[i]);
-        s->current = s->order[i];
-        find_repeated(s, s->order[i]);
-        if (x->op == OP_ARGUMENT)
-            save_refuse(s, QN_EGRAPH, "an output uses a value of a loop's body");
-    }
-}
-
 /* Only those that something written uses. */
 static void add_parameters(saving *s) {
-    for (uint32_t i = 0; i < s->nodes; i++) {
-        const graph_node *x = node_at(s->g, s->order[i]);
+    const save_scope *in = s->in;
+    for (uint32_t i = 0; i < in->nodes; i++) {
+        const graph_node *x = node_at(s->g, in->order[i]);
         bool computed = x->op == OP_CONST || x->op == OP_IOTA || !node_is_memory(x);
-        if (computed || s->node[i].slim || !s->node[i].needed) continue;
-        s->current = s->order[i];
-        add_parameter(s, s->order[i]);
+        if (computed || in->node[i].slim || !in->node[i].needed) continue;
+        s->current = in->order[i];
+        if (x->op == OP_ARGUMENT)
+            save_refuse(s, QN_EGRAPH, "an output uses a value of a loop's body");
+        add_parameter(s, in->order[i]);
     }
 }
 
-static void write_graph(saving *s, node_id *root) {
-    s->nodes = graph_order(s->g, &s->a, s->n_out, root, &s->order);
-    s->node = arena_zeroed(&s->a, (s->nodes + 1) * sizeof *s->node);
-    name_ends(s);
-    find_leaves(s);
+void save_open_scope(saving *s, uint32_t roots, const node_id *root) {
+    save_scope *in = s->in;
+    in->nodes = graph_order(s->g, &s->a, (int)roots, root, &in->order);
+    in->node = arena_zeroed(&s->a, (in->nodes + 1) * sizeof *in->node);
+    in->place = arena_alloc(&s->a, (s->g->nodes + 1) * sizeof *in->place);
+    for (uint32_t i = 0; i < in->nodes; i++) {
+        in->place[in->order[i]] = i;
+        s->current = in->order[i];
+        find_repeated(s, in->order[i]);
+    }
+}
+
+void save_mark_scope(saving *s, uint32_t roots, const node_id *root) {
+    save_scope *in = s->in;
     s->marking = true;
-    for (int i = 0; i < s->n_out; i++) (void)full_of(s, root[i]);
-    for (uint32_t i = s->nodes; i-- > 0;) write_node(s, s->order[i]);
+    for (uint32_t i = 0; i < roots; i++) (void)full_of(s, root[i]);
+    for (uint32_t i = in->nodes; i-- > 0;) write_node(s, in->order[i]);
     s->marking = false;
-    for (uint32_t i = 0; i < s->nodes; i++) s->node[i].full = 0;
+    for (uint32_t i = 0; i < in->nodes; i++) in->node[i].full = 0;
     add_parameters(s);
+}
+
+void save_write_scope(saving *s) {
+    for (uint32_t i = 0; i < s->in->nodes; i++) write_node(s, s->in->order[i]);
+}
+
+static void write_graph(saving *s, const node_id *root) {
+    save_scope whole = {0};
+    s->in = &whole;
+    s->out = &s->text;
+    save_open_scope(s, (uint32_t)s->n_out, root);
+    name_ends(s);
+    for (int i = 0; i < s->n_in; i++) {
+        node_id n = tensor_at(s->input[i])->node;
+        for (uint32_t k = 0; k < whole.nodes; k++)
+            if (whole.order[k] == n) whole.node[k].slim = 1 + (val)i;
+    }
+    save_mark_scope(s, (uint32_t)s->n_out, root);
     choose_prefix(s);
-    for (uint32_t i = 0; i < s->nodes; i++) write_node(s, s->order[i]);
+    save_write_scope(s);
     for (int i = 0; i < s->n_out; i++) {
         val from = full_of(s, root[i]);
         wire_node(s, "Identity", 1, &from, 1, 1 + (val)(s->n_in + i));

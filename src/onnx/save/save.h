@@ -51,6 +51,14 @@ typedef struct save_value {
     bool known, waits; /* waits: it is not written */
 } save_value;
 
+/* A graph that is written: the whole one, or a loop's body. */
+typedef struct save_scope {
+    uint32_t nodes;
+    node_id *order;
+    save_node *node; /* by place in the order */
+    uint32_t *place; /* by node */
+} save_scope;
+
 typedef struct save_size {
     sym size;
     val v;
@@ -64,9 +72,7 @@ typedef struct saving {
     qn_onnx_save_options o;
     int n_in, n_out;
     qn_tensor *const *input, *const *output;
-    uint32_t nodes;
-    node_id *order;
-    save_node *node; /* by place in the order */
+    save_scope *in;
     bool marking;    /* nothing is written: see above */
     node_id current; /* the node that is being written */
     save_value *value;
@@ -79,6 +85,7 @@ typedef struct saving {
     uint32_t sizes, sizes_cap;
     int opset;
     str text; /* NodeProtos */
+    str *out; /* where they are written: it, or those of a body */
     file_writer file, data;
     uint64_t written; /* of the file for parameters */
 } saving;
@@ -89,8 +96,11 @@ void wire_int(str *out, uint32_t field, int64_t v);
 void wire_text(str *out, uint32_t field, const char *text);
 void wire_bytes(str *out, uint32_t field, const void *bytes, size_t n);
 void wire_key(str *out, uint32_t field, uint64_t size); /* of a message of so many bytes */
-/* A node of an operator with its attributes in brackets, "Gather[axis=1]", onto s->text. */
+/* A node of an operator with its attributes in brackets, "Gather[axis=1]", onto s->out. */
 void wire_node(saving *s, const char *spec, int n_in, const val *in, int n_out, val first);
+void wire_loop(saving *s, int n_in, const val *in, int n_out, val first, const str *body);
+/* A ValueInfoProto as a field of a graph. */
+void wire_info(saving *s, uint32_t field, val v, qn_dtype dtype, tuple_id shape, str *out);
 void wire_file(saving *s); /* all of it, to s->path */
 
 /* ---- spell.c: values ------------------------------------------------------------------------- */
@@ -160,6 +170,10 @@ val save_ungrouped(saving *s, val x, const grouping *g, uint32_t gone);
 save_node *node_of(const saving *s, node_id n); /* of a node of the order */
 val full_of(saving *s, node_id n);
 val slim_of(saving *s, node_id n);
+/* What the roots need in an order; which of it is needed; and that, written. */
+void save_open_scope(saving *s, uint32_t roots, const node_id *root);
+void save_mark_scope(saving *s, uint32_t roots, const node_id *root);
+void save_write_scope(saving *s);
 /* The value of the node that is being written: slim where it is repeated. */
 void save_done(saving *s, val v);
 
@@ -192,6 +206,8 @@ void save_scan(saving *s, const graph_node *x);
 void save_gather(saving *s, const graph_node *x);
 void save_scatter(saving *s, const graph_node *x);
 void save_call(saving *s, const graph_node *x);
+void save_loop(saving *s, const graph_node *x);
+void save_result(saving *s, const graph_node *x);
 /* image.c: by an operator for images, where it is such a computation; false: it is none. */
 bool save_conv(saving *s, const graph_node *x);
 bool save_pool(saving *s, const graph_node *x);

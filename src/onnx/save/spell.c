@@ -71,7 +71,7 @@ static val read_operator(reading *r) {
     spec[size] = 0;
     r->at++;
     while (*r->at != ')') {
-        if (n < OPERANDS) in[n++] = read_value(r);
+        if (n < OPERANDS) in[n++] = *r->at == ',' ? 0 : read_value(r);
         r->at += *r->at == ',';
     }
     r->at++;

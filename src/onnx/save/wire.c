@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 enum { PIECE = 1 << 20, ALIGNED = 64 };
-enum { ATTRIBUTE_INT = 2, ATTRIBUTE_STRING = 3, ATTRIBUTE_INTS = 7 };
+enum { ATTRIBUTE_INT = 2, ATTRIBUTE_STRING = 3, ATTRIBUTE_GRAPH = 5, ATTRIBUTE_INTS = 7 };
 static const uint64_t one_file_most = (1ull << 31) - 1;
 
 /* ---- fields ---------------------------------------------------------------------------------- */
@@ -65,23 +65,39 @@ static void wire_attribute(saving *s, str *out, const char *at, const char *end)
     wire_bytes(out, 5, message.s, message.len);
 }
 
-void wire_node(saving *s, const char *spec, int n_in, const val *in, int n_out, val first) {
-    size_t n = strcspn(spec, "[:");
-    const char *open = strchr(spec, '['), *at = open ? open + 1 : "]";
-    str node;
-    str_open_in(&node, &s->a);
+/* What goes in and comes out. */
+static void begin_node(saving *s, str *node, int n_in, const val *in, int n_out, val first) {
+    str_open_in(node, &s->a);
     while (n_in && !in[n_in - 1]) n_in--;
     for (int i = 0; i < n_in; i++)
         if (in[i]) val_written(s, in[i]);
-    for (int i = 0; i < n_in; i++) wire_text(&node, 1, in[i] ? val_name(s, in[i]) : "");
-    for (int i = 0; i < n_out; i++) wire_text(&node, 2, val_name(s, first + (val)i));
-    wire_bytes(&node, 4, spec, n);
+    for (int i = 0; i < n_in; i++) wire_text(node, 1, in[i] ? val_name(s, in[i]) : "");
+    for (int i = 0; i < n_out; i++) wire_text(node, 2, val_name(s, first + (val)i));
+}
+
+void wire_node(saving *s, const char *spec, int n_in, const val *in, int n_out, val first) {
+    const char *open = strchr(spec, '['), *at = open ? open + 1 : "]";
+    str node;
+    begin_node(s, &node, n_in, in, n_out, first);
+    wire_bytes(&node, 4, spec, strcspn(spec, "[:"));
     while (*at != ']') {
         const char *end = at + strcspn(at, ";]");
         wire_attribute(s, &node, at, end);
         at = end + (*end == ';');
     }
-    wire_bytes(&s->text, 1, node.s, node.len);
+    wire_bytes(s->out, 1, node.s, node.len);
+}
+
+void wire_loop(saving *s, int n_in, const val *in, int n_out, val first, const str *body) {
+    str node, attribute;
+    str_open_in(&attribute, &s->a);
+    begin_node(s, &node, n_in, in, n_out, first);
+    wire_text(&node, 4, "Loop");
+    wire_text(&attribute, 1, "body");
+    wire_bytes(&attribute, 6, body->s, body->len);
+    wire_int(&attribute, 20, ATTRIBUTE_GRAPH);
+    wire_bytes(&node, 5, attribute.s, attribute.len);
+    wire_bytes(s->out, 1, node.s, node.len);
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -165,29 +181,32 @@ static void put_dims(saving *s, tuple_id shape, str *out) {
     }
 }
 
-static void put_info(saving *s, uint32_t field, const char *name, node_id n, str *out) {
+void wire_info(saving *s, uint32_t field, val v, qn_dtype dtype, tuple_id shape, str *out) {
     str dims, array, type, info;
     str_open_in(&dims, &s->a);
     str_open_in(&array, &s->a);
     str_open_in(&type, &s->a);
     str_open_in(&info, &s->a);
     str_addn(&dims, "", 0);
-    put_dims(s, node_at(s->g, n)->shape, &dims);
-    wire_int(&array, 1, onnx_type_like((qn_dtype)node_at(s->g, n)->dtype));
+    put_dims(s, shape, &dims);
+    wire_int(&array, 1, onnx_type_like(dtype));
     wire_bytes(&array, 2, dims.s, dims.len);
     wire_bytes(&type, 1, array.s, array.len);
-    wire_text(&info, 1, name);
+    wire_text(&info, 1, val_name(s, v));
     wire_bytes(&info, 2, type.s, type.len);
     wire_bytes(out, field, info.s, info.len);
+}
+
+static void put_end(saving *s, uint32_t field, val v, const qn_tensor *t, str *out) {
+    const graph_node *x = node_at(s->g, tensor_at(t)->node);
+    wire_info(s, field, v, (qn_dtype)x->dtype, x->shape, out);
 }
 
 /* What stands in the graph behind its nodes and initializers. */
 static void put_ends(saving *s, str *out) {
     wire_text(out, 2, s->o.name ? s->o.name : "graph");
-    for (int i = 0; i < s->n_in; i++)
-        put_info(s, 11, val_name(s, 1 + (val)i), tensor_at(s->input[i])->node, out);
-    for (int i = 0; i < s->n_out; i++)
-        put_info(s, 12, val_name(s, 1 + (val)(s->n_in + i)), tensor_at(s->output[i])->node, out);
+    for (int i = 0; i < s->n_in; i++) put_end(s, 11, 1 + (val)i, s->input[i], out);
+    for (int i = 0; i < s->n_out; i++) put_end(s, 12, 1 + (val)(s->n_in + i), s->output[i], out);
 }
 
 static void put_head(saving *s, uint64_t graph_size, str *out) {
