@@ -1,6 +1,7 @@
 /* test_onnx_save.c - what qn_onnx_save writes of a graph, what it refuses, and its files. That the
  * numbers are right for all operations is test_onnx_random's. */
 #include "device_here.h"
+#include "failing_memory.h"
 #include "onnx/save/save.h"
 #include "test.h"
 
@@ -206,10 +207,92 @@ static void every_operation_is_written_or_has_no_row(void) {
         bool spelled = row->real || row->whole;
         CHECK(row->write != NULL);
         if (op_rows[op].class_ == CLASS_ELEM && op != OP_CAST && op != OP_BITCAST) CHECK(spelled);
-        if (op_rows[op].has_float && op != OP_CAST && !row->real) printf("%s\n", op_rows[op].name);
         if (op_rows[op].has_float && op != OP_CAST) CHECK(row->real != NULL);
         if (op_rows[op].has_int && op != OP_CAST) CHECK(row->whole != NULL);
     }
+}
+
+enum { SOME = 24 };
+
+/* Values of a row's domain; of integers small ones of both signs, and shifts within the width. */
+static qn_tensor *some_values(int op, qn_dtype dtype, int which) {
+    const op_row *row = &op_rows[op];
+    uint64_t seed = 7 + (uint64_t)which + 31 * (uint64_t)op, data[SOME] = {0};
+    const int64_t shape = SOME;
+    for (int64_t i = 0; i < SOME; i++) {
+        double v = row->lo + (row->hi - row->lo) * test_uniform(&seed);
+        int64_t n = test_below(&seed, 23) - (dtype_is_unsigned(dtype) || which ? 0 : 9);
+        if (op == OP_POW) n = which ? n % 4 : n % 5;
+        if (dtype_is_float(dtype))
+            dtype_set_f(dtype, data, i, v);
+        else
+            dtype_set_i(dtype, data, i, dtype == QN_BOOL ? n & 1 : n);
+    }
+    return qn_from(qn, dtype, 1, &shape, data);
+}
+
+/* How many of the model's results are wrong. */
+static int wrong_results(int n, qn_tensor *const *in, qn_tensor *y) {
+    const char *path = file("row.onnx");
+    uint64_t a[SOME] = {0}, b[SOME] = {0};
+    qn_dtype d = qn_dtype_of(y);
+    size_t size = SOME * qn_dtype_size(d);
+    qn_tensor *got = NULL;
+    int wrong = 0;
+    if (qn_onnx_save(path, n, in, 1, &y, NULL)) return SOME;
+    qn_onnx *m = qn_onnx_open(qn, path);
+    if (!m || qn_onnx_call(m, n, in, 1, &got) || qn_read(got, a, size) || qn_read(y, b, size))
+        wrong = SOME;
+    if (m) qn_onnx_close(m);
+    double unit = dtype_is_float(d) ? ldexp(8, -dtype_rows[d].fraction) : 0;
+    for (int64_t i = 0; i < SOME && wrong < SOME; i++) {
+        double x = dtype_get_f(d, a, i), z = dtype_get_f(d, b, i);
+        bool near = fabs(x - z) <= fmax(unit, d == QN_F64 ? 1e-9 : 1e-5) * fmax(1, fabs(z));
+        wrong += !(near || (isnan(x) && isnan(z)) || x == z);
+    }
+    return wrong;
+}
+
+static void every_row_is_right_in_every_dtype(void) {
+    int rows = 0;
+    for (int op = 1; op < OP_COUNT; op++) {
+        const op_row *row = &op_rows[op];
+        if (row->class_ != CLASS_ELEM || row->types == TYPES_TO) continue;
+        for (int d = 0; d < DTYPE_COUNT; d++) {
+            if (!types_fit(row->types, d) && row->types != TYPES_CMP && row->types != TYPES_SELECT)
+                continue;
+            qn_scope scope = qn_scope_begin(qn);
+            qn_tensor *x[3];
+            for (int k = 0; k < row->arity; k++)
+                x[k] = some_values(op, op == OP_WHERE && !k ? QN_BOOL : (qn_dtype)d, k);
+            qn_tensor *y = build_elem(op, row->arity, x);
+            int wrong = y ? wrong_results(row->arity, x, y) : SOME;
+            if (wrong)
+                printf("  %s of %s: %s\n", row->name, qn_dtype_name((qn_dtype)d), qn_error(qn));
+            CHECK_INT(wrong, 0);
+            qn_clear_error(qn);
+            qn_scope_end(qn, scope);
+            rows++;
+        }
+    }
+    CHECK(rows > 300);
+}
+
+static void every_cast_is_right(void) {
+    for (int from = 0; from < DTYPE_COUNT; from++)
+        for (int to = 0; to < DTYPE_COUNT; to++) {
+            qn_scope scope = qn_scope_begin(qn);
+            qn_tensor *x = some_values(OP_ABS, (qn_dtype)from, 0);
+            bool bits = qn_dtype_size((qn_dtype)from) == qn_dtype_size((qn_dtype)to);
+            qn_tensor *y = qn_cast(x, (qn_dtype)to);
+            if (from != to) CHECK_INT(wrong_results(1, &x, y), 0);
+            qn_clear_error(qn);
+            y = bits && from != to && to != QN_BOOL && from != QN_BOOL ? qn_bitcast(x, (qn_dtype)to)
+                                                                       : NULL;
+            if (y) CHECK_INT(wrong_results(1, &x, y), 0);
+            qn_clear_error(qn);
+            qn_scope_end(qn, scope);
+        }
 }
 
 /* ---- sizes that vary ------------------------------------------------------------------------- */
@@ -294,6 +377,51 @@ static void a_device_that_computes_nothing_has_no_parameters(void) {
     qn_close(null);
 }
 
+/* A loop, a product, sorting, a parameter: each request for memory fails once. */
+static void every_failing_allocation_is_survived(void) {
+    int left = -1, failed = 0, tries = 0;
+    qn_options o = QN_OPTIONS(.device = "ref");
+    o.alloc = failing_alloc, o.free = plain_free, o.alloc_user = &left;
+    qn_ctx *was = qn, *mine = qn = qn_open(&o);
+    qn_tensor *x = floats(SHAPE(4, 3), 1), *h = floats(SHAPE(3), 0);
+    qn_tensor *w = floats(SHAPE(3, 3), 2);
+    qn_loop *l = qn_loop_begin(mine, 1, &h, 1, &x, NULL);
+    qn_tensor *next = qn_tanh(qn_add(qn_matmul(qn_loop_state(l, 0), w), qn_loop_slice(l, 0)));
+    CHECK_INT(qn_loop_end(l, 1, &next, 1, &next), 0);
+    qn_tensor *y = qn_sort(qn_loop_output(l, 0), 1, false);
+    qn_loop_free(l);
+    CHECK_INT(qn_realize(1, &y), 0);
+    qn_code code = QN_ENOMEM;
+    for (; code == QN_ENOMEM && tries < 5000; tries++) {
+        left = tries;
+        code = qn_onnx_save(file("memory.onnx"), 1, &x, 1, &y, NULL);
+        left = -1;
+        failed += code == QN_ENOMEM;
+        if (code) qn_clear_error(mine);
+        if (code) CHECK_INT(size_of_file(file("memory.onnx")), 0);
+    }
+    CHECK_INT(code, 0);
+    CHECK(failed > 8);
+    CHECK(gives(file("memory.onnx"), 1, &x, y));
+    qn_close(mine);
+    qn = was;
+}
+
+static void loops_are_loops(void) {
+    qn_tensor *x = floats(SHAPE(4, 3), 1), *h = floats(SHAPE(3), 0), *w = floats(SHAPE(3, 3), 2);
+    qn_loop *l = qn_loop_begin(qn, 1, &h, 1, &x, &QN_LOOP_OPTIONS(.reverse = true));
+    qn_tensor *next = qn_tanh(qn_add(qn_matmul(qn_loop_state(l, 0), w), qn_loop_slice(l, 0)));
+    CHECK_INT(qn_loop_end(l, 1, &next, 1, &next), 0);
+    qn_tensor *y[2] = {qn_loop_output(l, 0), qn_loop_final(l, 0)};
+    qn_loop_free(l);
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(qn_onnx_save(file("l.onnx"), 1, &x, 1, &y[i], NULL), 0);
+        CHECK_INT(nodes_of(file("l.onnx"), "Loop"), 1);
+        CHECK_INT(nodes_of(file("l.onnx"), "MatMul"), 0);
+        CHECK(gives(file("l.onnx"), 1, &x, y[i]));
+    }
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     snprintf(folder, sizeof folder, "/tmp/quern-onnx-XXXXXX");
@@ -308,12 +436,16 @@ int main(int argc, char **argv) {
     RUN(other_windows_are_written_without_them);
     RUN(products_are_products_of_matrices);
     RUN(routines_that_onnx_has_are_written);
+    RUN(loops_are_loops);
     RUN(every_operation_is_written_or_has_no_row);
+    RUN(every_row_is_right_in_every_dtype);
+    RUN(every_cast_is_right);
     RUN(variables_are_sizes_of_the_model);
     RUN(parameters_may_be_in_a_file_of_their_own);
     RUN(a_file_is_replaced_whole_or_not_at_all);
     RUN(bad_arguments_are_errors);
     RUN(a_device_that_computes_nothing_has_no_parameters);
+    RUN(every_failing_allocation_is_survived);
     qn_close(qn);
     return test_end();
 }
