@@ -5,7 +5,6 @@ import unittest
 from pathlib import Path
 
 import quern as qn
-from quern import nn
 
 try:
     import numpy as np
@@ -62,12 +61,70 @@ NETWORKS = {
 }
 
 
+class Files(unittest.TestCase):
+    """Needs nothing else: what was written is read by quern.onnx.load."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "m.onnx"
+        self.x = qn.tensor([[1.0, -2.0, 3.0]])
+        self.w = qn.tensor([[1.0, 2.0], [0.5, -1.0], [2.0, 0.0]])
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def names(self, m):
+        return [v.name for v in m.inputs], [v.name for v in m.outputs]
+
+    def test_tensors_that_were_recorded_are_written(self):
+        y = (self.x @ self.w).relu()
+        qn.onnx.save(self.path, {"y": y, "twice": y * 2}, {"x": self.x})
+        with qn.onnx.load(self.path) as m:
+            self.assertEqual(self.names(m), (["x"], ["y", "twice"]))
+            self.assertEqual([t.tolist() for t in m(qn.tensor([[2.0, 0.0, 1.0]]))], [[[4.0, 4.0]], [[8.0, 8.0]]])
+        qn.onnx.save(self.path, y, self.x, input_names=["a"], output_names=["b"])
+        with qn.onnx.load(self.path) as m:
+            self.assertEqual(self.names(m), (["a"], ["b"]))
+
+    def test_functions_and_jits_are_written(self):
+        def f(x, scale):
+            return {"a": (x @ self.w) * scale, "b": x.sum()}
+
+        for g in (f, qn.jit(f)):
+            qn.onnx.save(self.path, g, {"x": self.x, "scale": 3.0})
+            with qn.onnx.load(self.path) as m:
+                self.assertEqual(self.names(m), (["x", "scale"], ["a", "b"]))
+                a, b = m(self.x, 2.0)
+                self.assertEqual((a.tolist(), b.item()), ([[12.0, 8.0]], 2.0))
+
+    def test_parameters_go_into_a_file_beside(self):
+        qn.onnx.save(self.path, self.x @ self.w, self.x, data="w.bin")
+        self.assertEqual((self.path.parent / "w.bin").stat().st_size, 64)
+        with qn.onnx.load(self.path) as m:
+            self.assertEqual(m(self.x).tolist(), [[6.0, 4.0]])
+
+    def test_mistakes_are_errors(self):
+        y = self.x @ self.w
+        with self.assertRaisesRegex(RuntimeError, "input 0 is an expression"):
+            qn.onnx.save(self.path, y, y * 2)
+        with self.assertRaisesRegex(RuntimeError, "cholesky"):
+            qn.onnx.save(self.path, qn.linalg.cholesky(self.x.T @ self.x), self.x)
+        with self.assertRaisesRegex(ValueError, "1 names for 2 tensors|2 names for 1 tensors"):
+            qn.onnx.save(self.path, y, self.x, input_names=["a", "b"])
+        with self.assertRaises(ValueError):
+            qn.onnx.save(self.path, [], self.x)
+        with self.assertRaises(ValueError):
+            qn.onnx.save(self.path, y, self.x, data="../w.bin")
+        with self.assertRaises(TypeError):
+            qn.onnx.save(self.path, y, self.x, input_names=[1])
+        self.assertFalse(self.path.exists())
+
+
 @unittest.skipUnless(np and plain, "needs numpy, onnx and onnxruntime")
 class Saved(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "m.onnx"
-        qn.manual_seed(1) if hasattr(qn, "manual_seed") else None
 
     def tearDown(self):
         self.folder.cleanup()

@@ -296,6 +296,15 @@ static void every_row_is_right_in_every_dtype(void) {
     CHECK(rows > 300);
 }
 
+static void angles_of_zeros_are_right(void) {
+    float data[2][SOME];
+    static const float value[] = {0, -0.0f, 1, -1};
+    for (int i = 0; i < SOME; i++) data[0][i] = value[i % 4], data[1][i] = value[i / 4 % 4];
+    qn_tensor *in[2] = {qn_from(qn, QN_F32, SHAPE(SOME), data[0]),
+                        qn_from(qn, QN_F32, SHAPE(SOME), data[1])};
+    CHECK_INT(wrong_results(2, in, qn_atan2(in[0], in[1])), 0);
+}
+
 static void every_cast_is_right(void) {
     for (int from = 0; from < DTYPE_COUNT; from++)
         for (int to = 0; to < DTYPE_COUNT; to++) {
@@ -458,6 +467,7 @@ int main(int argc, char **argv) {
     RUN(loops_are_loops);
     RUN(every_operation_is_written_or_has_no_row);
     RUN(every_row_is_right_in_every_dtype);
+    RUN(angles_of_zeros_are_right);
     RUN(every_cast_is_right);
     RUN(variables_are_sizes_of_the_model);
     RUN(parameters_may_be_in_a_file_of_their_own);

@@ -136,11 +136,12 @@ X(MOD, elem, COMPOSED | ORDERED,
   "b=Or(Equal(y,0),Equal(y,-1));Where(b,0,Mod(x,Where(b,1,y)))",
   "b=Equal(y,0);Where(b,0,Mod(x,Where(b,1,y)))", NULL)
 X(POW, elem, FLOATS | WORDS, "Pow(x,y)", "Pow(x,y)", NULL, NULL)
+/* Where y is 0 the quotient's sign is y's, too, and x's alone counts. */
 X(ATAN2, elem, COMPOSED,
-  "a=Atan(Div(x,y));n=Or(Less(x,0),Less(Div(1,x),0));"
-  "Where(Less(0,y),a,Where(Less(y,0),Add(a,Where(n,-3.1415926535897932,3.1415926535897932)),"
-  "Where(Equal(x,0),Where(Less(Div(1,y),0),Where(n,-3.1415926535897932,3.1415926535897932),x),"
-  "a)))",
+  "a=Atan(Div(x,y));b=Abs(a);n=Or(Less(x,0),Less(Div(1,x),0));"
+  "p=Where(n,-3.1415926535897932,3.1415926535897932);"
+  "Where(Less(0,y),a,Where(Less(y,0),Add(a,p),"
+  "Where(Equal(x,0),Where(Less(Div(1,y),0),p,x),Where(n,Neg(b),b))))",
   NULL, NULL, NULL)
 X(HYPOT, elem, COMPOSED,
   "a=Abs(x);b=Abs(y);m=Max(a,b);r=Div(Min(a,b),m);"
