@@ -2,8 +2,8 @@
  *
  * The body is a graph in the node, written as the graph around it is, in a scope of its own: its
  * arguments are values of their own, but what it captures is the outer value, which it sees. A trip
- * gathers its row of each sequence. What it stacks comes out in the order of trips and only of those
- * that were made; so it is turned around for a loop that goes backwards, and zeros follow. */
+ * gathers its row of each sequence. What it stacks comes out in the order of trips and only of
+ * those that were made; so it is turned around for a loop that goes backwards, and zeros follow. */
 #include "onnx/save/save.h"
 
 #include "graph/loop/loop.h"
