@@ -33,7 +33,8 @@ EXAMPLES := $(call programs,examples,[0-9]*.c)
 all: $(BUILD)/libquern.a $(BUILD)/$(SONAME) $(if $(CLIOBJ),$(BUILD)/quern)  ## library and command
 
 # Inside the library public functions have names of their own; models are users of the public ones.
-$(filter-out $(foreach r,record onnx data,$(BUILD)/src/$(r)/%),$(LIBOBJ)): ALL_CFLAGS += -include src/record/inside.h
+$(filter-out $(foreach r,record onnx data,$(BUILD)/src/$(r)/%),$(LIBOBJ)) \
+    $(filter $(BUILD)/src/onnx/save/%,$(LIBOBJ)): ALL_CFLAGS += -include src/record/inside.h
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	@echo "  cc $<"; $(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
@@ -80,7 +81,6 @@ $(BUILD)/tests/%: %.c $(BUILD)/internal.a
 
 long-attention: $(BUILD)/tests/test_long_attention ; $< long  ## attention over 131,072 keys: minutes
 tests: all $(TESTS) $(EXAMPLES)  ## build the test programs
-
 test: setup  ## set up, build and run every test; ends with "N passed, N failed, N skipped"
 	@$(MAKE) --no-print-directory tests
 	@sh tools/run_tests.sh $(BUILD) $(SCRIPTS) $(TESTS)

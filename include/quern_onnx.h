@@ -1,4 +1,4 @@
-/* quern_onnx.h - models in the ONNX format, as functions of tensors.
+/* quern_onnx.h - models in the ONNX format, read as functions of tensors, and written.
  *
  * A model is read once. Calling it records its operations on the caller's tensors, as any other
  * function of Quern does: results are lazy, can be differentiated and be made a static graph.
@@ -8,7 +8,13 @@
  *     qn_onnx_run(model, 1, &x, 1, &y);
  *     qn_onnx_close(model);
  *
- * docs/onnx.md says which operators there are, and what is read differently from the standard. */
+ * What outputs were recorded from inputs can be written as a model:
+ *
+ *     qn_tensor *y = qn_relu(qn_matmul(x, w));
+ *     qn_onnx_save("layer.onnx", 1, &x, 1, &y, NULL);
+ *
+ * docs/onnx.md says which operators there are, what is read differently from the standard, and how
+ * operations are written. */
 #ifndef QUERN_ONNX_H
 #define QUERN_ONNX_H
 
@@ -70,6 +76,35 @@ QN_API qn_code qn_onnx_run(qn_onnx *model, int n, qn_tensor *const *inputs, int 
  * "" being the standard's domain; false past the last. */
 QN_API bool qn_onnx_operator_at(int i, const char **domain, const char **name, int *first,
                                 int *last);
+
+/* ---- writing ----------------------------------------------------------------------------- */
+
+typedef struct qn_onnx_save_options {
+    size_t size; /* QN_ONNX_SAVE_OPTIONS() */
+    /* By input and by output, each NULL for "input_0", "output_0" and so on; NULL: all of them. */
+    const char *const *input_names, *const *output_names;
+    const char *name; /* the graph's; NULL: "graph" */
+    /* A file for the parameters, a name in the model's folder; NULL: they are in the model, unless
+     * it is of 2 GiB or more with them: then "NAME.onnx.data", for a model NAME.onnx. */
+    const char *data;
+    bool bound; /* sizes that vary are what they are bound to now; false: they vary in the model */
+} qn_onnx_save_options;
+#define QN_ONNX_SAVE_OPTIONS(...) QN_STRUCT(qn_onnx_save_options, __VA_ARGS__)
+
+/* Write what n_out >= 1 outputs compute of n_in inputs, as it was recorded, to the file `path`:
+ * opset 20, or 26 where bits of floats are looked at. Inputs are realized tensors, as those of
+ * qn_plan_new; all other memory that the outputs use is written as parameters, with its tensors'
+ * names and as it is now. A dimension variable that is a size of an input is one of the model's, by
+ * its name; others have the values that they are bound to. Pending assignments are made, outputs
+ * are not computed. An existing file is replaced by a whole one.
+ * QN_EARG: names that are not UTF-8 or come twice, or a bad name for data; QN_EGRAPH: an input is
+ * an expression, or ONNX has no form of an operation, which the error names: kernels of one's own,
+ * loops, factors of matrices, and the others that docs/onnx.md lists; QN_EDTYPE: a complex tensor,
+ * or an operation on a dtype for which there is none; QN_ESHAPE: a size that must be known is not;
+ * QN_ERANGE: the model is of 2 GiB and more without its parameters; QN_EDEVICE: a device that
+ * computes nothing; QN_EIO: a file cannot be written. */
+QN_API qn_code qn_onnx_save(const char *path, int n_in, qn_tensor *const *inputs, int n_out,
+                            qn_tensor *const *outputs, const qn_onnx_save_options *options);
 
 #ifdef __cplusplus
 }

@@ -1,16 +1,18 @@
-"""onnx.py - models in the ONNX format as functions of tensors (docs/onnx.md).
+"""onnx.py - models in the ONNX format as functions of tensors, and functions of tensors as models (docs/onnx.md).
 
     model = quern.onnx.load("model.onnx")
     y = model(x)                        # recorded: lazy, with gradients, part of a larger graph, in a jit, too
     out = model.run({"image": x})       # by names, computed at once by a static graph of these shapes, which is kept
+    quern.onnx.save("net.onnx", net, {"image": x})      # what a function, a jit or a module makes of such inputs
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from . import _core
+from . import _core, tree
 from ._core import Tensor
+from .jit import Jitted
 
 
 class Value(NamedTuple):
@@ -110,3 +112,32 @@ def load(path: str | os.PathLike[str], *, device: str | None = None) -> Model:
 def parse(data: bytes, *, folder: str | os.PathLike[str] | None = None, device: str | None = None) -> Model:
     """A model of bytes; folder: where other files of it lie."""
     return Model(bytes(data), folder=folder, device=device)
+
+
+def save(path: str | os.PathLike[str], outputs: Tensor | Iterable[Tensor] | Mapping[str, Tensor] | Callable[..., Any],
+         inputs: Tensor | Iterable[Any] | Mapping[str, Any], *, input_names: Iterable[str] | None = None,
+         output_names: Iterable[str] | None = None, name: str | None = None, data: str | None = None,
+         bound: bool = False) -> None:
+    """Write what outputs were computed of inputs as a model, with all else that they use as parameters. Either is a
+    tensor, several, or a dict by name; inputs are data, no expressions. outputs may also be a function, a jit or a
+    module: it is called with inputs, a dict's by keyword, which may be any arrays then, and the tensors of what it
+    gives are the outputs. data: a file for the parameters, in the model's folder. bound: sizes that vary do not."""
+    given, input_names = _ends(inputs, input_names)
+    if callable(outputs) and not isinstance(outputs, Tensor):
+        f = outputs.f if isinstance(outputs, Jitted) else outputs
+        arrays = [x if isinstance(x, Tensor) else _core.tensor(x) for x in given]
+        given = [x.clone().realize() for x in arrays]  # nobody else's, and no constants
+        keys = list(inputs) if isinstance(inputs, Mapping) else None
+        outputs = f(**dict(zip(keys, given))) if keys is not None else f(*given)
+        if not isinstance(outputs, (Tensor, Mapping)):
+            outputs = tree.leaves(outputs)
+    made, output_names = _ends(outputs, output_names)
+    _core.onnx_save(path, made, given, output_names, input_names, (name, data, bound))
+
+
+def _ends(x: Any, names: Iterable[str] | None) -> tuple[list[Any], tuple[str, ...] | None]:
+    """Inputs or outputs as a list, and their names: those given, or a dict's."""
+    if isinstance(x, Mapping):
+        return list(x.values()), tuple(x if names is None else names)
+    single = isinstance(x, Tensor) or hasattr(x, "dtype")
+    return [x] if single else list(x), None if names is None else tuple(names)

@@ -153,6 +153,63 @@ static PyObject *onnx_call(PyObject *self, PyObject *args) {
     return made;
 }
 
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* A list of texts or None for the names of n ends, borrowed from it; false: reported. */
+static bool names_of(PyObject *list, int n, const char ***out) {
+    *out = NULL;
+    if (list == Py_None) return true;
+    if (PySequence_Size(list) != n) {
+        if (!PyErr_Occurred())
+            PyErr_Format(PyExc_ValueError, "%zd names for %d tensors", PySequence_Size(list), n);
+        return false;
+    }
+    *out = PyMem_Calloc((size_t)n + 1, sizeof **out);
+    if (!*out) return PyErr_NoMemory(), false;
+    for (int i = 0; i < n; i++) {
+        PyObject *name = PyTuple_Check(list) ? PyTuple_GetItem(list, i) : NULL;
+        if (!name || !((*out)[i] = PyUnicode_AsUTF8AndSize(name, NULL))) {
+            if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "names are a tuple of texts");
+            return false;
+        }
+    }
+    return true;
+}
+
+/* onnx_save(path, outputs, inputs, output_names, input_names, (name, data, bound)) */
+static PyObject *onnx_save(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *path, *out, *in, *out_names, *in_names, *file = NULL;
+    qn_onnx_save_options o = QN_ONNX_SAVE_OPTIONS();
+    const char **in_name = NULL, **out_name = NULL;
+    tensor_list x = {0}, y = {0};
+    int bound;
+    if (!PyArg_ParseTuple(args, "OOOOO(zzp)", &path, &out, &in, &out_names, &in_names, &o.name,
+                          &o.data, &bound) ||
+        !PyUnicode_FSConverter(path, &file))
+        return NULL;
+    core_enter();
+    bool fine = may_read(NULL, "what a model is written of") &&
+                tensors_of(in, false, "inputs", &x) && tensors_of(out, false, "outputs", &y) &&
+                names_of(in_names, x.n, &in_name) && names_of(out_names, y.n, &out_name);
+    if (fine && !y.n) PyErr_SetString(PyExc_ValueError, "there are no outputs"), fine = false;
+    if (fine) {
+        o.input_names = in_name;
+        o.output_names = out_name;
+        o.bound = bound;
+        computing c = compute_begin();
+        qn_code code = qn_onnx_save(PyBytes_AsString(file), x.n, x.t, y.n, y.t, &o);
+        fine = compute_end(c);
+        if (code) raise_of(qn_context(y.t[0])), fine = false;
+    }
+    PyMem_Free(in_name);
+    PyMem_Free(out_name);
+    tensors_free(&x);
+    tensors_free(&y);
+    Py_DECREF(file);
+    return fine ? Py_NewRef(Py_None) : NULL;
+}
+
 /* [(domain, name, first opset, last one or 0)] */
 static PyObject *onnx_operators(PyObject *self, PyObject *none) {
     (void)self, (void)none;
@@ -223,6 +280,9 @@ bool models_add(PyObject *module) {
     static PyMethodDef functions[] = {
         {"onnx_open", onnx_open, METH_VARARGS,
          "onnx_open(path, data, folder, device, /)\n--\n\nA model of a file or of bytes."},
+        {"onnx_save", onnx_save, METH_VARARGS,
+         "onnx_save(path, outputs, inputs, output_names, input_names, options, /)\n--\n\n"
+         "Write a model; options: (name, data, bound)."},
         {"onnx_operators", onnx_operators, METH_NOARGS,
          "onnx_operators()\n--\n\n(domain, name, first opset, last one or 0) of each."},
         {"quant_types", quant_types, METH_NOARGS,

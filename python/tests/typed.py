@@ -40,6 +40,7 @@ def say(path: str, question: str) -> str:
 
 
 def seen(path: str, image: Tensor) -> Tensor | None:
+    onnx.save(path, lambda x: x * 2, {"image": image}, output_names=["out"], data="w.bin")
     with onnx.load(path) as model:
         return model.run({model.inputs[0].name: image})[model.outputs[0].name]
 

@@ -1,7 +1,8 @@
-/* export.c - `quern export`: a model from `quern train` as plain C. Its function has the inputs of
- * the model but for labels, in their order. */
+/* export.c - `quern export`: a model from `quern train` as plain C, or in the ONNX format; the
+ * file's ending says which. It has the inputs of the model but for labels, in their order. */
 #include "cli/cli.h"
 #include "quern_export.h"
+#include "quern_onnx.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,20 +15,26 @@ typedef struct export_options {
 static const option export_rows[] = {
     {"model", OPTION_TEXT, offsetof(export_options, model), 0, 0, "FILE",
      "the model to export; required"},
-    {"out", OPTION_TEXT, offsetof(export_options, out), 0, 0, "FILE.c",
-     "the C file; its header goes beside it (gpt.c)"},
+    {"out", OPTION_TEXT, offsetof(export_options, out), 0, 0, "FILE",
+     "FILE.c, whose header goes beside it, or FILE.onnx (gpt.c)"},
     {"name", OPTION_TEXT, offsetof(export_options, name), 0, 0, "NAME",
-     "in front of its names (that of the file)"},
+     "in front of its names, of ONNX the graph's (that of the file)"},
     {"blob", OPTION_TEXT, offsetof(export_options, blob), 0, 0, "FILE",
-     "parameters into a file of their own, not into the C file"},
+     "parameters into a file of their own; of ONNX one beside it"},
     {"batch", OPTION_WHOLE, offsetof(export_options, batch), 1, 4096, "N", "rows of a run (1)"},
 };
+
+static bool ends_with(const char *path, const char *end) {
+    size_t n = strlen(path), m = strlen(end);
+    return n > m && strcmp(path + n - m, end) == 0;
+}
 
 /* The C file, its header beside it, and the blob: before the model is read and compiled. */
 static bool may_write(const export_options *o) {
     size_t n = strlen(o->out);
-    if (n < 3 || strcmp(o->out + n - 2, ".c") != 0) {
-        cli_failed("export", "\"%s\" is no path of a .c file", o->out);
+    if (ends_with(o->out, ".onnx")) return cli_may_write("export", o->out);
+    if (!ends_with(o->out, ".c")) {
+        cli_failed("export", "\"%s\" is no path of a .c file, nor of an .onnx file", o->out);
         return false;
     }
     char *header = strdup(o->out);
@@ -42,8 +49,17 @@ static bool may_write(const export_options *o) {
     return fine;
 }
 
+static qn_code write_onnx(const trained *t, const export_options *o) {
+    static const char *const output = "output";
+    const qn_onnx_save_options s =
+        QN_ONNX_SAVE_OPTIONS(.input_names = t->name, .output_names = &output, .name = o->name,
+                             .data = o->blob);
+    return qn_onnx_save(o->out, t->inputs, t->in, 1, &t->out, &s);
+}
+
 /* From the model's inputs to what it makes of them. */
 static qn_code write_model(const trained *t, qn_ctx *qn, const export_options *o) {
+    if (ends_with(o->out, ".onnx")) return write_onnx(t, o);
     qn_plan *plan = qn_plan_new(qn, t->inputs, t->in, 1, &t->out);
     qn_code code = qn_error_code(qn);
     if (plan) code = qn_export(plan, o->out, &QN_EXPORT_OPTIONS(.name = o->name, .blob = o->blob));
@@ -53,8 +69,8 @@ static qn_code write_model(const trained *t, qn_ctx *qn, const export_options *o
 
 int command_export(int argc, char **argv) {
     export_options o = {.out = "gpt.c", .batch = 1};
-    const option_set set = {"export", "Write a model from quern train as plain C.", export_rows,
-                            sizeof export_rows / sizeof export_rows[0]};
+    const option_set set = {"export", "Write a model from quern train as plain C or ONNX.",
+                            export_rows, sizeof export_rows / sizeof export_rows[0]};
     int status = options_parse(&set, argc, argv, &o);
     if (status >= 0) return status;
     if (!o.model) {
@@ -69,7 +85,9 @@ int command_export(int argc, char **argv) {
     if (trained_open(&t, qn, "export", o.model, o.batch)) {
         qn_code code = write_model(&t, qn, &o);
         if (code) cli_failed("export", "%s", code == QN_ENOMEM ? "out of memory" : qn_error(qn));
-        for (int i = 0; i < t.inputs && !code; i++) printf("input_%d is %s\n", i, t.name[i]);
+        bool named = ends_with(o.out, ".onnx");
+        for (int i = 0; i < t.inputs && !code && !named; i++)
+            printf("input_%d is %s\n", i, t.name[i]);
         if (!code) status = EXIT_DONE;
     }
     trained_close(&t);

@@ -560,10 +560,12 @@ typedef struct reopened {
 
 /* The user's lists of a static graph. */
 typedef struct static_lists {
+    const char *call; /* whose they are, for errors */
     int n_in, n_out;
     qn_tensor *const *inputs, *const *outputs;
     uint64_t donate; /* by input */
     bool no_assignments;
+    bool sizes_vary; /* what follows the variables is an expression, too, as what does the inputs */
     int states, state_input, state_output; /* that outputs take the place of */
 } static_lists;
 

@@ -74,6 +74,10 @@ check one_model_is_taken status_is 2 "$quern" generate "$model" "$model"
 check exports status_is 0 "$quern" export --model "$model" --out "$scratch/gpt.c" --blob "$scratch/gpt.bin"
 check export_names_sizes grep -q "define GPT_ARENA_BYTES" "$scratch/gpt.h"
 check export_needs_a_model status_is 2 "$quern" export
+check exports_onnx status_is 0 "$quern" export --model "$model" --out "$scratch/gpt.onnx" --blob gpt.data
+check exported_onnx_has_names sh -c "$quern run $scratch/gpt.onnx --info | grep -q 'ids'"
+check its_parameters_are_beside test -s "$scratch/gpt.data"
+check onnx_data_is_beside status_is 1 "$quern" export --model "$model" --out "$scratch/b.onnx" --blob "$scratch/b.data"
 check export_needs_a_c_file status_is 1 "$quern" export --model "$model" --out "$scratch/gpt"
 
 # Tuning: keeps what it finds, goes on where it ended, and its kernels may be dumps.

@@ -15,11 +15,12 @@
  * input in that way would not see what a run is given. */
 #include "run/run.h"
 
-static QN_NORETURN void refuse(qn_ctx *qn, node_id n, const char *fmt, int number) {
+static QN_NORETURN void refuse(qn_ctx *qn, const char *call, node_id n, const char *fmt,
+                               int number) {
     str *text = &qn->graph->text;
     text->len = 0;
     tensor_describe(qn->graph, n, text);
-    raise_error(qn, QN_EGRAPH, fmt, text->s, number);
+    raise_error(qn, QN_EGRAPH, fmt, call, text->s, number);
 }
 
 static node_id input_node(const static_lists *l, int i) {
@@ -56,6 +57,7 @@ static uint8_t look(const walk *w, node_id n) {
     uint8_t is = 0;
     if (is_input(w->l, n)) return FOLLOWS;
     if (w->is[x->mark - g->mark_base]) return FOLLOWS_STATE | IS_STATE;
+    if (w->l->sizes_vary && node_follows(x)) is = FOLLOWS;
     if (is_version(x) && node_is_memory(x)) return 0;
     if (x->cut && x->born >= w->oldest) return FORGOT;
     for (int i = 0; i < x->sources && x->born >= w->reached; i++)
@@ -73,7 +75,7 @@ static void find_followers(walk *w, arena *a) {
         uint32_t born = node_at(g, input_node(w->l, i))->born;
         if (born < w->oldest) w->oldest = born;
     }
-    w->reached = w->oldest;
+    w->reached = w->l->sizes_vary ? 0 : w->oldest;
     for (uint32_t i = 0; i < g->pending_count; i++) {
         uint32_t born = node_at(g, g->pending[i]->replaced)->born;
         if (born < w->reached) w->reached = born;
@@ -135,17 +137,16 @@ static void check_leaves(const walk *w, arena *a) {
     uint32_t nodes = graph_order(g, a, (int)w->roots, w->root, &order);
     for (uint32_t i = 0; i < nodes; i++)
         if (node_at(g, order[i])->flags & NODE_GONE)
-            refuse(
-                w->qn, order[i],
-                "plan_new: what follows the inputs was computed of a value of %s, which is gone; "
-                "record it again",
-                0);
+            refuse(w->qn, w->l->call, order[i],
+                   "%s: what follows the inputs was computed of a value of %s, which is gone; "
+                   "record it again",
+                   0);
     for (uint32_t i = 0; i < w->nodes; i++) {
         const graph_node *x = node_at(g, w->order[i]);
         bool captured = x->mark >= g->mark_base && node_is_memory(x);
         if (captured && (w->is[i] & FORGOT))
-            refuse(w->qn, w->order[i],
-                   "plan_new: %s was computed after an input was made, and how was cut off, for "
+            refuse(w->qn, w->l->call, w->order[i],
+                   "%s: %s was computed after an input was made, and how was cut off, for "
                    "history is kept up to knob history: whether it follows the input nobody can "
                    "tell; record it again, make the input after it, or raise the knob",
                    0);
@@ -175,8 +176,8 @@ static void check_passed_by(const walk *w, arena *a, int number) {
         for (int k = 0; between && k < u->sources; k++)
             if (below[u->src[k]] && may_be_past(g, x, u->src[k]))
                 refuse(
-                    w->qn, h,
-                    "plan_new: %s, input %d, was an expression when the outputs were recorded, "
+                    w->qn, w->l->call, h,
+                    "%s: %s, input %d, was an expression when the outputs were recorded, "
                     "and they use what it was made of; realize it before, or give data (qn_from)",
                     number);
     }
@@ -187,18 +188,18 @@ static void check_inputs(const walk *w) {
     for (int i = 0; i < w->l->n_in; i++) {
         const graph_node *x = node_at(g, input_node(w->l, i));
         if (!node_is_memory(x))
-            raise_error(w->qn, QN_EGRAPH,
-                        "plan_new: input %d is an expression; give a realized tensor", i);
+            raise_error(w->qn, QN_EGRAPH, "%s: input %d is an expression; give a realized tensor",
+                        w->l->call, i);
         if (x->op == OP_CONST || x->op == OP_IOTA)
             raise_error(w->qn, QN_EGRAPH,
-                        "plan_new: input %d is a constant, which every other use of its value is, "
+                        "%s: input %d is a constant, which every other use of its value is, "
                         "too; give data (qn_from)",
-                        i);
+                        w->l->call, i);
         for (int j = 0; j < i; j++)
             if (input_node(w->l, j) == input_node(w->l, i))
-                raise_error(
-                    w->qn, QN_EGRAPH,
-                    "plan_new: inputs %d and %d are one tensor, and could not be told apart", j, i);
+                raise_error(w->qn, QN_EGRAPH,
+                            "%s: inputs %d and %d are one tensor, and could not be told apart",
+                            w->l->call, j, i);
     }
 }
 

@@ -453,7 +453,8 @@ qn_plan *qn_plan_new_with(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_
                          n_in, n_out);
     if (qn->run->dev->unfused)
         return fail_null(qn, QN_EDEVICE, "plan_new: device %s has no plans", qn->run->dev->name);
-    const static_lists lists = {.n_in = n_in,
+    const static_lists lists = {.call = "plan_new",
+                                .n_in = n_in,
                                 .n_out = n_out,
                                 .inputs = inputs,
                                 .outputs = outputs,
