@@ -16,13 +16,6 @@
 #include <ctype.h>
 #include <inttypes.h>
 
-enum { MUTATE_ROOM = 1 << 16 };
-
-typedef struct bytes {
-    uint8_t at[MUTATE_ROOM];
-    size_t n;
-} bytes;
-
 /* ---- the corpus ----------------------------------------------------------------------------- */
 
 static const char *const json_texts[] = {
@@ -278,189 +271,16 @@ static const char *const words[] = {
     "on",
     "off",
 };
-static const char *const numbers[] = {
-    "0",
-    "1",
-    "2",
-    "3",
-    "4",
-    "7",
-    "8",
-    "15",
-    "16",
-    "17",
-    "31",
-    "32",
-    "63",
-    "64",
-    "65",
-    "255",
-    "256",
-    "1024",
-    "4095",
-    "65536",
-    "1000000",
-    "2147483647",
-    "2147483648",
-    "4294967295",
-    "4294967296",
-    "100000000000",
-    "4611686018427387904",
-    "9223372036854775807",
-    "9223372036854775808",
-    "18446744073709551615",
-    "99999999999999999999",
-    "-1",
-    "-2",
-    "-9223372036854775808",
-    "0.5",
-    "1e308",
-    "1e999",
-    "0x7fc00001",
-    "0xffffffff",
-    "1e-400",
-};
-
-/* ---- changes -------------------------------------------------------------------------------- */
-
-static void put(bytes *b, size_t at, size_t gone, const void *with, size_t n) {
-    uint8_t copy[4096];
-    if (n > sizeof copy || at > b->n) return;
-    if (gone > b->n - at) gone = b->n - at;
-    if (b->n - gone + n > MUTATE_ROOM) return;
-    memcpy(copy, with, n); /* it may be a part of what moves */
-    memmove(b->at + at + n, b->at + at + gone, b->n - at - gone);
-    memcpy(b->at + at, copy, n);
-    b->n = b->n - gone + n;
-}
-
-static size_t line_begin(const bytes *b, size_t at) {
-    while (at && b->at[at - 1] != '\n') at--;
-    return at;
-}
-
-static size_t line_end(const bytes *b, size_t at) {
-    while (at < b->n && b->at[at] != '\n') at++;
-    return at < b->n ? at + 1 : at;
-}
-
-static bool is_word_byte(int c) {
-    return isalnum(c) || c == '_' || c == '.';
-}
-
-/* The word or number at or behind a place; its length, 0: none. */
-static size_t find_word(const bytes *b, size_t *at, bool number) {
-    for (size_t tries = 0; tries < b->n; tries++, *at = (*at + 1) % b->n) {
-        bool starts = *at == 0 || !is_word_byte(b->at[*at - 1]);
-        if (!starts || !is_word_byte(b->at[*at])) continue;
-        if (number && !isdigit(b->at[*at])) continue;
-        size_t n = 0;
-        while (*at + n < b->n && is_word_byte(b->at[*at + n])) n++;
-        return n;
-    }
-    return 0;
-}
-
-static void change_word(bytes *b, bool number) {
-    size_t at = (size_t)below((int64_t)b->n), n = find_word(b, &at, number), other = at, m = 0;
-    const char *by = number ? numbers[below(COUNT_OF(numbers))] : words[below(COUNT_OF(words))];
-    if (!n) return;
-    if (chance(40)) {
-        other = (size_t)below((int64_t)b->n);
-        m = find_word(b, &other, number);
-    }
-    if (m)
-        put(b, at, n, b->at + other, m);
-    else
-        put(b, at, n, by, strlen(by));
-}
-
-static void change_line(bytes *b) {
-    size_t at = line_begin(b, (size_t)below((int64_t)b->n)), end = line_end(b, at);
-    size_t to = line_begin(b, (size_t)below((int64_t)b->n));
-    switch (below(4)) {
-    case 0:
-        put(b, at, end - at, "", 0);
-        break;
-    case 1:
-        put(b, at, 0, b->at + at, end - at);
-        break;
-    default:
-        put(b, to, chance(50) ? line_end(b, to) - to : 0, b->at + at, end - at);
-        break;
-    }
-}
-
-static void change_bytes(bytes *b) {
-    size_t at = (size_t)below((int64_t)b->n);
-    static const char likely[] = "{}[]()<>=+-*/,;:\"\\ \n\t#%0";
-    uint8_t c = (uint8_t)(chance(60) ? likely[below(sizeof likely)] : below(256));
-    switch (below(5)) {
-    case 0:
-        b->at[at] ^= (uint8_t)(1 << below(8));
-        break;
-    case 1:
-        put(b, at, (size_t)below(4), "", 0);
-        break;
-    case 2:
-        put(b, at, 0, &c, 1);
-        break;
-    case 3:
-        b->at[at] = c;
-        break;
-    default:
-        b->n = chance(30) ? at : b->n; /* cut */
-        break;
-    }
-}
-
-static void repeat(bytes *b) {
-    size_t at = (size_t)below((int64_t)b->n), n = 1 + (size_t)below(12);
-    if (n > b->n - at) n = b->n - at;
-    for (int64_t times = 1 + below(chance(10) ? 300 : 8); times > 0; times--)
-        put(b, at, 0, b->at + at, n);
-}
-
-static void graft(bytes *b, const char *other) {
-    size_t all = strlen(other), from = (size_t)below((int64_t)all + 1);
-    size_t n = (size_t)below(80), at = (size_t)below((int64_t)b->n + 1);
-    if (n > all - from) n = all - from;
-    put(b, at, (size_t)below(40), other + from, n);
-}
-
-static void mutate(bytes *b, const char *const *texts, int count) {
-    for (int64_t n = below(chance(20) ? 12 : 5); n > 0 && b->n; n--) {
-        int64_t how = below(100);
-        if (how < 30)
-            change_word(b, true);
-        else if (how < 55)
-            change_word(b, false);
-        else if (how < 75)
-            change_line(b);
-        else if (how < 92)
-            change_bytes(b);
-        else if (how < 95)
-            repeat(b);
-        else
-            graft(b, texts[below(count)]);
-    }
-}
-
-static void take(bytes *b, const char *text) {
-    b->n = strlen(text);
-    memcpy(b->at, text, b->n);
-}
-
 /* ---- kinds ---------------------------------------------------------------------------------- */
 
-static void some_json(bytes *b) {
+static inline void some_json(bytes *b) {
     take(b, json_texts[below(COUNT_OF(json_texts))]);
-    mutate(b, json_texts, COUNT_OF(json_texts));
+    mutate(b, &CORPUS(json_texts, words));
 }
 
-static void some_file(bytes *b) {
+static inline void some_file(bytes *b) {
     take(b, file_texts[below(COUNT_OF(file_texts))]);
-    if (chance(80)) mutate(b, file_texts, COUNT_OF(file_texts));
+    if (chance(80)) mutate(b, &CORPUS(file_texts, words));
     uint64_t size = b->n;
     static const size_t usual[] = {28, 10, 0, 32};
     size_t data = usual[below(COUNT_OF(usual))];
@@ -474,7 +294,7 @@ static void some_file(bytes *b) {
 }
 
 /* Two records, whose numbers follow from the seed. */
-static void wisdom_text(bytes *b) {
+static inline void wisdom_text(bytes *b) {
     static const char *const lines[] = {"", "split i 4\n", "split i 4 -> a b\nvec b\npar a\n"};
     wisdom w;
     str s;
@@ -504,7 +324,7 @@ static void wisdom_text(bytes *b) {
 }
 
 /* The hashes of what is there now. */
-static void wisdom_sums(bytes *b) {
+static inline void wisdom_sums(bytes *b) {
     char line[64];
     size_t record = line_end(b, 0); /* behind the heading */
     unsigned count = 0;
@@ -525,15 +345,15 @@ static void wisdom_sums(bytes *b) {
     }
 }
 
-static void some_wisdom(bytes *b) {
+static inline void some_wisdom(bytes *b) {
     static const char *const parts[] = {"schedule 3\n", "seen 9\n", "threads 2\n"};
     wisdom_text(b);
-    mutate(b, parts, COUNT_OF(parts));
+    mutate(b, &CORPUS(parts, words));
     if (chance(75)) wisdom_sums(b);
 }
 
 /* One of the corpus, or one made at random. */
-static void kernel_text(bytes *b) {
+static inline void kernel_text(bytes *b) {
     if (chance(60)) {
         take(b, kernel_texts[below(COUNT_OF(kernel_texts))]);
         return;
@@ -550,44 +370,44 @@ static void kernel_text(bytes *b) {
     ir_close(s.k);
 }
 
-static void some_kernel(bytes *b) {
+static inline void some_kernel(bytes *b) {
     kernel_text(b);
-    if (chance(95)) mutate(b, kernel_texts, COUNT_OF(kernel_texts));
+    if (chance(95)) mutate(b, &CORPUS(kernel_texts, words));
 }
 
 /* Lines that suit no kernel in particular, changed; loops have the corpus' names. */
-static void some_lines(bytes *b) {
+static inline void some_lines(bytes *b) {
     take(b, line_texts[below(COUNT_OF(line_texts))]);
     for (int64_t n = below(3); n > 0; n--) {
         const char *more = line_texts[below(COUNT_OF(line_texts))];
         put(b, chance(50) ? b->n : 0, 0, more, strlen(more));
     }
-    if (chance(90)) mutate(b, line_texts, COUNT_OF(line_texts));
+    if (chance(90)) mutate(b, &CORPUS(line_texts, words));
 }
 
-static void some_schedule_input(bytes *b) {
+static inline void some_schedule_input(bytes *b) {
     uint8_t which = (uint8_t)below(256);
     some_lines(b);
     put(b, 0, 0, &which, 1);
 }
 
-static void some_options(bytes *b) {
+static inline void some_options(bytes *b) {
     take(b, option_texts[below(COUNT_OF(option_texts))]);
-    mutate(b, option_texts, COUNT_OF(option_texts));
+    mutate(b, &CORPUS(option_texts, words));
 }
 
-static void some_recording(bytes *b) {
+static inline void some_recording(bytes *b) {
     take(b, recording_texts[below(COUNT_OF(recording_texts))]);
-    mutate(b, recording_texts, COUNT_OF(recording_texts));
+    mutate(b, &CORPUS(recording_texts, words));
 }
 
-static void some_grammar(bytes *b) {
+static inline void some_grammar(bytes *b) {
     take(b, grammar_texts[below(COUNT_OF(grammar_texts))]);
-    if (chance(95)) mutate(b, grammar_texts, COUNT_OF(grammar_texts));
+    if (chance(95)) mutate(b, &CORPUS(grammar_texts, words));
 }
 
 /* A schedule made for the kernel, line by line. */
-static void lines_for(bytes *b, str *out) {
+static inline void lines_for(bytes *b, str *out) {
     subject s = {.args = 3};
     str why;
     b->at[b->n] = 0;
@@ -606,29 +426,16 @@ static void lines_for(bytes *b, str *out) {
     ir_close(s.k);
 }
 
-static void some_run(bytes *b) {
+static inline void some_run(bytes *b) {
     str lines;
     kernel_text(b);
-    if (chance(60)) mutate(b, kernel_texts, COUNT_OF(kernel_texts));
+    if (chance(60)) mutate(b, &CORPUS(kernel_texts, words));
     if (b->n > MUTATE_ROOM / 2) b->n = MUTATE_ROOM / 2;
     str_open(&lines, &ctx->heap);
     lines_for(b, &lines);
     put(b, b->n, 0, "\n%\n", 3);
     if (lines.len) put(b, b->n, 0, lines.s, lines.len);
     str_free(&lines);
-}
-
-/* The input of a kind, in fuzz_kinds' order, for a seed. */
-static inline void make_input(int kind, uint64_t seed, bytes *b) {
-    static void (*const makers_of[])(bytes *) = {
-        some_json,    some_file, some_wisdom, some_kernel,    some_schedule_input,
-        some_options, some_run,  some_run,    some_recording, some_grammar};
-    ctx = fuzz_plain();
-    rng = hash_mix(seed, (uint64_t)kind);
-    b->n = 0;
-    fuzz_kernels = kernel_texts;
-    fuzz_kernel_count = COUNT_OF(kernel_texts);
-    makers_of[kind](b);
 }
 
 #endif

@@ -1,5 +1,6 @@
 /* fuzz_targets.h - what is done with bytes from anywhere, one function for each kind of input, for
- * fuzz_parse (mutation by seed) and cover_parse (libFuzzer).
+ * fuzz_parse (mutation by seed) and cover_parse (libFuzzer): of what the compiler and the command
+ * read; other rooms' kinds stand in their folders (fuzz_kinds.h has the list).
  *
  * A target takes any bytes. What it must not do is crash, hang or leak, which the sanitizers, the
  * caller's clock and the heap's count see; and what it accepts must be what it says:
@@ -39,8 +40,8 @@
 #include "schedule/wisdom/wisdom.h"
 #include "transform/transform.h"
 
+#include "fuzz.h"
 #include "ir_interp.h"
-#include "test.h"
 
 enum {
     FUZZ_ARGS = 16,
@@ -49,29 +50,6 @@ enum {
     FUZZ_ELEMENTS = 20000,
     FUZZ_STEPS = 200000
 };
-
-/* What happened, for the tally. */
-typedef struct fuzz_counts {
-    uint64_t inputs, accepted, lines, compared;
-} fuzz_counts;
-
-static fuzz_counts fuzz_seen;
-static qn_ctx *fuzz_ctx; /* of the kinds that need no device */
-
-/* A finding that no sanitizer would see. */
-#define FOUND(...) (printf("found: "), printf(__VA_ARGS__), printf("\n"), fflush(stdout), abort())
-
-static inline void fuzz_forget(qn_ctx *qn) {
-    qn->code = QN_OK;
-    qn->error[0] = 0;
-}
-
-static inline qn_ctx *fuzz_plain(void) {
-    if (fuzz_ctx) return fuzz_ctx;
-    fuzz_ctx = calloc(1, sizeof *fuzz_ctx);
-    heap_open(&fuzz_ctx->heap, NULL, fuzz_ctx);
-    return fuzz_ctx;
-}
 
 /* ---- json ----------------------------------------------------------------------------------- */
 
@@ -102,17 +80,11 @@ static inline void fuzz_json(const uint8_t *data, size_t size) {
 
 static inline void fuzz_safetensors(const uint8_t *data, size_t size) {
     static qn_ctx *qn;
-    static int file = -1;
-    static char path[64];
-    if (!qn) {
-        qn = qn_open(&QN_OPTIONS(.device = "ref", .threads = 1));
-        file = memfd_create("fuzz", MFD_CLOEXEC);
-        snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    }
-    if (ftruncate(file, 0) || pwrite(file, data, size, 0) != (ssize_t)size) FOUND("no file");
+    static fuzz_file file;
+    if (!qn) qn = qn_open(&QN_OPTIONS(.device = "ref", .threads = 1));
     uint64_t before = qn->heap.bytes;
     qn_scope s = qn_scope_begin(qn);
-    qn_file *f = qn_file_open(qn, path);
+    qn_file *f = qn_file_open(qn, fuzz_file_set(&file, data, size));
     if (!f && qn_error_code(qn) != QN_EFORMAT) FOUND("refused by code %d", qn_error_code(qn));
     for (int i = 0; i < qn_file_count(f) && i < 8; i++) {
         qn_clear_error(qn);
@@ -253,7 +225,7 @@ typedef struct fuzz_values {
     uint64_t end;
 } fuzz_values;
 
-static const option fuzz_rows[] = {
+static const option fuzz_option_rows[] = {
     {"text", OPTION_TEXT, offsetof(fuzz_values, text), 0, 0, "FILE", "a text"},
     {"steps", OPTION_WHOLE, offsetof(fuzz_values, whole), 1, 1e9, "N", "a whole number"},
     {"seed", OPTION_WHOLE, offsetof(fuzz_values, whole), 0, 9e15, "N", "a large one"},
@@ -283,7 +255,7 @@ static inline void fuzz_options(const uint8_t *data, size_t size) {
     if (size && text[0] == 'Q' && argc >= 2) {
         fuzz_knob(qn, argv[0] + 1, argv[1]);
     } else {
-        const option_set set = {"fuzz", "", fuzz_rows, COUNT_OF(fuzz_rows)};
+        const option_set set = {"fuzz", "", fuzz_option_rows, COUNT_OF(fuzz_option_rows)};
         const char *file[3] = {NULL, NULL, NULL};
         int status =
             options_read(&set, (option_files){"IN [OUT]", file}, argc - 1, argv + 1, &v, &m);
@@ -537,13 +509,6 @@ static inline void fuzz_compare(const fuzz_run *r, kernel *a, kernel *b, bool ki
     fuzz_seen.compared += ran;
 }
 
-/* The text before a line "%", the lines behind it. */
-static inline size_t fuzz_divide(const uint8_t *data, size_t size) {
-    for (size_t i = 0; i + 2 < size; i++)
-        if (data[i] == '\n' && data[i + 1] == '%' && data[i + 2] == '\n') return i + 1;
-    return size;
-}
-
 /* The model's own schedule, and its price. */
 static inline int fuzz_default(kernel *k, uint64_t seed) {
     static const machine of[] = {RECORD(64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0, 7),
@@ -595,12 +560,12 @@ static inline void fuzz_launch(const fuzz_run *r, kernel *k, void *device, uint6
     int64_t at;
     fuzz_buffers(r, seed, data);
     for (int a = 0; a < k->args; a++) {
-        size_t bytes = (size_t)r->count[a] * qn_dtype_size((qn_dtype)r->dtype[a]);
-        size_t whole = (bytes + 63) / 64 * 64 + 2 * FUZZ_GUARD;
+        size_t used = (size_t)r->count[a] * qn_dtype_size((qn_dtype)r->dtype[a]);
+        size_t whole = (used + 63) / 64 * 64 + 2 * FUZZ_GUARD;
         uint8_t *p = aligned_alloc(64, whole);
         memset(p, 0xa5, whole);
-        memcpy(p + FUZZ_GUARD, data[a], bytes);
-        slice[a] = (dev_slice){p, FUZZ_GUARD, bytes};
+        memcpy(p + FUZZ_GUARD, data[a], used);
+        slice[a] = (dev_slice){p, FUZZ_GUARD, used};
         got[a] = p + FUZZ_GUARD;
     }
     dev_program *p = dev_cpu.compile(device, k);
@@ -665,22 +630,5 @@ static inline void fuzz_llvm(const uint8_t *data, size_t size) {
     ir_close(fuzz_open);
     fuzz_open = NULL;
 }
-
-/* ---- all of them ---------------------------------------------------------------------------- */
-
-typedef struct fuzz_kind {
-    const char *name;
-    void (*run)(const uint8_t *data, size_t size);
-    int quick; /* inputs of a short run */
-} fuzz_kind;
-
-static const fuzz_kind fuzz_kinds[] = {
-    {"json", fuzz_json, 40000},          {"safetensors", fuzz_safetensors, 15000},
-    {"wisdom", fuzz_wisdom, 10000},      {"kernel", fuzz_kernel, 6000},
-    {"schedule", fuzz_schedule, 4000},   {"options", fuzz_options, 40000},
-    {"interp", fuzz_interp, 1500},       {"llvm", fuzz_llvm, 150},
-    {"recording", fuzz_recording, 1000}, {"grammar", fuzz_grammar, 10000},
-};
-enum { FUZZ_KINDS = COUNT_OF(fuzz_kinds) };
 
 #endif

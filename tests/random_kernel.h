@@ -5,6 +5,7 @@
 #ifndef QN_RANDOM_KERNEL_H
 #define QN_RANDOM_KERNEL_H
 
+#include "chance.h"
 #include "ir_interp.h"
 #include "records.h"
 #include "schedule/schedule.h"
@@ -13,16 +14,8 @@
 
 enum { MOST_LINES = 100, MOST_ARGS = 6, MOST_DIMS = 4, MOST_PARAMS = 64 };
 
-static qn_ctx *ctx; /* the fuzzer sets it */
-static uint64_t rng;
+static qn_ctx *ctx;  /* the fuzzer sets it */
 static int unproven; /* lines taken back because a proof failed */
-
-static inline int64_t below(int64_t n) {
-    return test_below(&rng, n);
-}
-static inline bool chance(int percent) {
-    return below(100) < percent;
-}
 
 /* ---- kernels -------------------------------------------------------------------------------- */
 

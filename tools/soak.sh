@@ -38,22 +38,48 @@ graphs="$compiler tests/run/fuzz_graph.c tests/random_program.h tests/random_gra
     tests/run_graph.h tests/shrink_graph.h"
 loops="$compiler tests/run/fuzz_loops.c tests/random_loop.h"
 lines="$text src/ir/loops.c src/transform/*.c src/transform/transforms.h"
+# How inputs are made, and what is done with them.
+shared="tests/fuzz.h tests/chance.h"
+mine="$shared tests/fuzz_targets.h tests/fuzz_mutate.h tests/random_kernel.h tests/ir_interp.h"
+archives="$shared tests/archive/fuzz_files.h tests/archive/read_all.h src/archive/archive.[ch] src/archive/source.c
+    src/archive/mapped.c"
+rows="$archives tests/data/fuzz_rows.h src/data/dataset.c src/data/data.h"
+texts="$shared tests/text/fuzz_texts.h src/text/*.[ch] src/text/unicode/*.h src/io/json.c"
+models="src/llm/config.c src/llm/fields.h src/llm/archs.h src/llm/classes.h src/llm/llm.h"
 
 # KIND WANTED COLUMN CHUNK FILES: COLUMN says what of it is counted: inputs, which are calls of the API,
 # lines, which are a recording's calls and a graph's gradients, or what was compared.
 kinds() { # unquoted: names of files, found and on one line
     # shellcheck disable=SC2086
     {
-        echo json 10000000 inputs 400000 src/io/json.c
-        echo safetensors 10000000 inputs 200000 src/io/safetensors.c src/io/json.c src/io/file.c
-        echo wisdom 10000000 inputs 100000 src/schedule/wisdom/text.c src/schedule/wisdom/wisdom.c
-        echo kernel 10000000 inputs 100000 $text
-        echo schedule 10000000 inputs 100000 $lines
-        echo options 10000000 inputs 500000 src/cli/options.c src/base/knobs.c src/base/knobs.h
-        echo recording 3000000 lines 4000 src/cli/replay.c src/cli/replay_parse.c src/record/*.[ch]
-        echo grammar 10000000 inputs 500000 src/llm/grammar/*.[ch] src/io/json.c
-        echo interp 200000 compared 10000 $lines src/schedule/*.c
-        echo llvm 50000 compared 4000 $lines src/run/passes.c src/math/*.c src/emit/*.c src/emit/llvm/*.c
+        echo json 10000000 inputs 400000 $mine src/io/json.c
+        echo safetensors 10000000 inputs 200000 $mine src/io/safetensors.c src/io/json.c src/io/file.c
+        echo wisdom 10000000 inputs 100000 $mine src/schedule/wisdom/text.c src/schedule/wisdom/wisdom.c
+        echo kernel 10000000 inputs 100000 $mine $text
+        echo schedule 10000000 inputs 100000 $mine $lines
+        echo options 10000000 inputs 500000 $mine src/cli/options.c src/base/knobs.c src/base/knobs.h
+        echo recording 3000000 lines 4000 $mine src/cli/replay.c src/cli/replay_parse.c src/record/*.[ch]
+        echo grammar 10000000 inputs 500000 $mine src/llm/grammar/*.[ch] src/io/json.c
+        echo gguf 10000000 inputs 400000 $archives src/archive/gguf.c src/quant/types.h
+        echo npy 10000000 inputs 400000 $archives src/archive/npy.c
+        echo npz 10000000 inputs 400000 $archives src/archive/npy.c src/archive/zip.c src/archive/inflate.c
+        echo pt 10000000 inputs 400000 $archives src/archive/pickle.c src/archive/zip.c
+        echo shards 10000000 inputs 400000 $archives src/archive/safetensors.c src/io/safetensors.c src/io/json.c
+        echo csv 10000000 inputs 400000 $rows src/data/csv.c src/data/cells.c
+        echo rows 10000000 inputs 400000 $rows src/data/file.c src/data/tokens.c src/archive/npy.c
+        echo onnx 10000000 inputs 400000 $shared tests/onnx/fuzz_models.h src/onnx/*.[ch] src/onnx/op/*.c
+        echo tokenizer 10000000 inputs 400000 $texts
+        echo text 10000000 inputs 400000 $texts
+        echo template 10000000 inputs 200000 $texts src/text/template/*.[ch]
+        echo config 10000000 inputs 500000 $shared tests/llm/fuzz_configs.h $models src/io/json.c
+        echo llm 10000000 inputs 100000 $texts tests/llm/fuzz_configs.h $models src/llm/weights.c \
+            src/llm/slots.h src/llm/vocabulary.c src/llm/llm.c src/archive/gguf.c
+        echo request 10000000 inputs 500000 $shared tests/cli/fuzz_requests.h src/cli/serve/request.c \
+            src/cli/serve/answer.c src/cli/serve/serve.h src/io/json.c
+        echo machine 10000000 inputs 200000 $shared tests/cli/fuzz_requests.h src/machine/machine.[ch] \
+            src/machine/fields.h src/machine/families.h
+        echo interp 200000 compared 10000 $mine $lines src/schedule/*.c
+        echo llvm 50000 compared 4000 $mine $lines src/run/passes.c src/math/*.c src/emit/*.c src/emit/llvm/*.c
         echo api-ref 1000000 inputs 100000 $api
         echo api-cpu 1000000 inputs 20000 $api
         echo graphs 1000000 compared 4000 $graphs $by_llvm
@@ -65,13 +91,8 @@ kinds() { # unquoted: names of files, found and on one line
     }
 }
 
-hash_of() { # hash_of KIND FILES: of their code without comments, and of how inputs are made
-    kind_=$1
-    shift
-    case $kind_ in
-    graphs* | loops*) cat "$@" ;;
-    *) cat "$@" tests/fuzz_targets.h tests/fuzz_mutate.h tests/random_kernel.h tests/ir_interp.h ;;
-    esac | gcc -w -fpreprocessed -dD -E -P -x c - | sha1sum | cut -c1-12
+hash_of() { # hash_of FILES: of their code without comments, which has how inputs are made in it
+    cat "$@" | gcc -w -fpreprocessed -dD -E -P -x c - | sha1sum | cut -c1-12
 }
 field() { # field KIND HASH COLUMN: a number of the kind's line, 0 where it is of other code
     awk -v k="$1" -v h="$2" -v c="$3" '$1 == k && $2 == h { n = $c } END { print n + 0 }' "$tally" 2>/dev/null ||
@@ -167,7 +188,7 @@ if [ -n "$SOAK_WAS" ]; then
         case $kind in graphs* | loops*) ;; *) continue ;; esac
         case " ${SOAK_KINDS:-$kind} " in *" $kind "*) ;; *) continue ;; esac
         # shellcheck disable=SC2086
-        same_kind "$kind" "$(hash_of "$kind" $files)" "$chunk" || exit 1
+        same_kind "$kind" "$(hash_of $files)" "$chunk" || exit 1
     done || exit 1
 fi
 
@@ -179,7 +200,7 @@ while [ $left -gt 0 ] && [ "$(date +%s)" -lt "$end" ]; do
         while read -r kind wanted by chunk files; do
             case " ${SOAK_KINDS:-$kind} " in *" $kind "*) ;; *) continue ;; esac
             # shellcheck disable=SC2086
-            hash=$(hash_of "$kind" $files)
+            hash=$(hash_of $files)
             column=4
             [ "$by" = lines ] && column=6
             [ "$by" = compared ] && column=7

@@ -118,15 +118,11 @@ uint64_t npy_header(archive *f, archive_entry *e, uint8_t *head, uint64_t size, 
     const char *text = (const char *)head + begin;
     parser r = {f, e, text, text, at + begin, false};
     read_dict(&r);
-    size_t bytes;
-    int64_t rank = e->rank;
-    if (!checked_bytes((int)rank, e->shape, qn_dtype_size((qn_dtype)e->dtype), &bytes))
-        wrong(&r, "a shape of 2^63 bytes and more");
-    e->bytes = bytes;
-    if (r.by_columns && rank > 1) { /* the strides that Fortran has */
-        e->strides = archive_alloc(f, (uint64_t)rank, sizeof *e->strides);
+    e->bytes = archive_bytes(f, at + begin, e);
+    if (r.by_columns && e->rank > 1) { /* the strides that Fortran has */
+        e->strides = archive_alloc(f, e->rank, sizeof *e->strides);
         int64_t stride = 1;
-        for (int i = 0; i < rank; i++) {
+        for (int i = 0; i < e->rank; i++) {
             e->strides[i] = stride;
             stride = sat_mul(stride, e->shape[i] ? e->shape[i] : 1);
         }

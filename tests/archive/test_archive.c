@@ -184,6 +184,26 @@ static void what_is_wrong_is_said(void) {
     qn_close(qn);
 }
 
+/* An array of no elements whose sizes without the 0 are more than a shape may have: it is refused
+ * with the file, not when the tensor is asked for. */
+static void shapes_that_no_tensor_has_are_refused(void) {
+    static const char *const shapes[] = {"(0, 2, 4611686018427387904, )",
+                                         "(9223372036854775807, 3, 0, )"};
+    static uint8_t bytes[128];
+    counted c;
+    qn_ctx *qn = open_counted(&c, "ref");
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        int n =
+            snprintf((char *)bytes, sizeof bytes,
+                     "\x93NUMPY\1%c\x76%c{'descr': '|b1', 'fortran_order': False, 'shape': %s, }",
+                     0, 0, shapes[i]);
+        memset(bytes + n, ' ', sizeof bytes - (size_t)n);
+        CHECK_INT(read_all(qn, &c, in_folder("shape"), bytes, sizeof bytes), QN_EFORMAT);
+        if (!strstr(qn_error(qn), "more than 2^63")) FAIL("%s", qn_error(qn));
+    }
+    qn_close(qn);
+}
+
 /* ---- pickles that mean harm ------------------------------------------------------------------ */
 
 typedef struct zip_text {
@@ -593,6 +613,7 @@ int main(int argc, char **argv) {
     RUN(tensors_of_pytorch);
     RUN(every_prefix_is_refused);
     RUN(what_is_wrong_is_said);
+    RUN(shapes_that_no_tensor_has_are_refused);
     RUN(pickles_that_mean_harm_are_refused);
     RUN(lists_that_hold_each_other_end);
     RUN(signs_of_views_are_changed);

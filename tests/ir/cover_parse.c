@@ -3,10 +3,10 @@
  *     make cover                       builds it with clang and runs it for COVER_SECONDS
  *     build-cover/tests/cover_parse [-runs=N | -max_total_time=S] [FOLDER..]
  *
- * The first byte of an input chooses the kind (fuzz_targets.h), the rest are its bytes. Inputs to
+ * The first byte of an input chooses the kind (fuzz_kinds.h), the rest are its bytes. Inputs to
  * begin with come from fuzz_parse --corpus. A finding is left as a file crash-..., which
  * cover_parse FILE repeats. */
-#include "fuzz_mutate.h"
+#include "fuzz_kinds.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -17,8 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     qn_ctx *qn = fuzz_plain();
     if (!size) return 0;
     setenv("QN_CACHE", "off", 1);
-    fuzz_kernels = kernel_texts;
-    fuzz_kernel_count = COUNT_OF(kernel_texts);
+    fuzz_begin();
     guard g;
     guard_open(&qn->heap, &g);
     if (setjmp(g.at)) FOUND("raised: %s", qn->error);

@@ -1,7 +1,7 @@
 /* fuzz_parse.c - everything that reads bytes from elsewhere, on inputs made from seeds.
  *
  *     fuzz_parse                       a short run of each kind
- *     fuzz_parse KIND FIRST COUNT      seeds FIRST .. FIRST + COUNT - 1 of a kind (fuzz_targets.h)
+ *     fuzz_parse KIND FIRST COUNT      seeds FIRST .. FIRST + COUNT - 1 of a kind (fuzz_kinds.h)
  *     fuzz_parse KIND FIRST COUNT LINES  at the end a line for the tally is appended to that file
  *     fuzz_parse --show KIND SEED      the input itself
  *     fuzz_parse --corpus FOLDER COUNT inputs for cover_parse, a file each
@@ -9,7 +9,7 @@
  * Seeds are run in processes of their own, block by block: one that crashes, is ended by a
  * sanitizer, says that it found something, or has not ended after some seconds is a finding. Its
  * input is made smaller as long as it still does that, and printed with its seed. */
-#include "fuzz_mutate.h"
+#include "fuzz_kinds.h"
 #include "soak_line.h"
 
 #include <signal.h>
