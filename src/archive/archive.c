@@ -36,7 +36,11 @@ void archive_read_at(archive *f, uint64_t at, void *out, size_t size) {
 
 uint64_t archive_bytes(const archive *f, uint64_t at, const archive_entry *e) {
     size_t bytes;
-    int64_t none = 1;
+    bool complex = dtype_is_complex(e->dtype); /* numbers of two parts, along one more axis */
+    int64_t none = complex ? 2 : 1;
+    if (complex && e->rank == QN_MAX_RANK)
+        archive_bad(f, at, "tensor \"%.80s\": complex numbers along %d axes, and 11 are the most",
+                    e->name ? e->name : "", e->rank);
     for (int i = 0; i < e->rank; i++) {
         if (e->shape[i] < 0)
             archive_bad(f, at, "tensor \"%.80s\": axis %d of size %lld", e->name ? e->name : "", i,

@@ -420,8 +420,7 @@ static inline void some_pt(bytes *b) {
 
 static inline void some_shards(bytes *b) {
     static const char *const indexes[] = {
-        "{\"metadata\":{\"total_size\":28},\"weight_map\":{\"w\":\"a.safetensors\",\"b\":"
-        "\"a.safetensors\"}}",
+        "{\"metadata\":{},\"weight_map\":{\"w\":\"a.safetensors\",\"b\":\"a.safetensors\"}}",
         "{\"weight_map\":{}}", "{\"weight_map\":{\"b\":\"a.safetensors\"},\"metadata\":null}"};
     static const char *const word[] = {"w",          "b",        "a",   "safetensors",
                                        "weight_map", "metadata", "null"};

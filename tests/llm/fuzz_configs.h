@@ -83,8 +83,8 @@ static const char *const config_texts[] = {
     "\"num_attention_heads\":3,\"intermediate_size\":64,\"max_position_embeddings\":4096,\n"
     "\"partial_rotary_factor\":0.5,\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\n"
     "\"attention_factor\":1.2,\"beta_fast\":32,\"beta_slow\":1}}",
-    "{\"model_type\":\"mixtral\",\"hidden_size\":64,\"num_hidden_layers\":2,\n"
-    "\"num_attention_heads\":8,\"intermediate_size\":96,\"max_position_embeddings\":128}"};
+    ("{\"model_type\":\"mixtral\",\"hidden_size\":64,\"num_hidden_layers\":2,\n"
+     "\"num_attention_heads\":8,\"intermediate_size\":96,\"max_position_embeddings\":128}")};
 static const char *const config_words[] = {"llama",
                                            "mistral",
                                            "mixtral",

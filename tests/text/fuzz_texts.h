@@ -192,8 +192,7 @@ static const char *const normalizer_texts[] = {
     "{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"}",
     "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xe2\x96\x81\"}",
     "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" {2,}\"},\"content\":\"  \"}",
-    "{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":true,"
-    "\"strip_accents\":null,\"lowercase\":true}"};
+    "{\"type\":\"BertNormalizer\",\"handle_chinese_chars\":true,\"lowercase\":true}"};
 static const char *const splitter_texts[] = {
     "{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"use_regex\":true}",
     "{\"type\":\"BertPreTokenizer\"}",
@@ -346,8 +345,8 @@ static const char *const template_texts[] = {
 
 static inline void some_template(bytes *b) {
     static const char *const values[] = {
-        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\\n\\u00e9\"},{\"role\":\"assistant\","
-        "\"content\":null}],\"add\":true,\"tools\":[{\"f\":{\"x\":1.5}}]}",
+        ("{\"messages\":[{\"role\":\"user\",\"content\":\"a\\n\\u00e9\"},{\"role\":\"assistant\","
+         "\"content\":null}],\"add\":true,\"tools\":[{\"f\":{\"x\":1.5}}]}"),
         "{\"messages\":[],\"tools\":null}", "{}"};
     static const char *const word[] = {
         "trim",         "upper",    "lower",    "title",  "capitalize",  "replace",
