@@ -1,5 +1,5 @@
 # Proofs that take longer than a test may, and pages that programs write: included by the Makefile.
-soak: tools/soak.sh  ## fuzz parsers and calls under sanitizers, and graphs, for SOAK_SECONDS, and keep the tally
+soak: tools/soak.sh  ## fuzz readers and calls under sanitizers, and graphs, for SOAK_SECONDS, and keep the tally
 	@$(MAKE) --no-print-directory SAN=1 build-san/tests/fuzz_parse build-san/tests/fuzz_api
 	@$(MAKE) --no-print-directory $(BUILD)/tests/fuzz_graph $(BUILD)/tests/fuzz_loops
 	@nice sh tools/soak.sh build-san $(BUILD)
@@ -8,6 +8,10 @@ cover:  ## the same by coverage, with clang and libFuzzer, for COVER_SECONDS
 	@$(MAKE) --no-print-directory CC=clang COVER=1 BUILD=build-cover build-cover/tests/fuzz_parse \
 	    build-cover/tests/cover_parse
 	@nice sh tools/cover.sh build-cover
+
+faults:  ## put faults into readers, one by one, and count the inputs that fuzz_parse takes to find each
+	@$(MAKE) --no-print-directory SAN=1 build-san/internal.a
+	@nice python3 tools/faults.py $(FAULTS)
 
 $(BUILD)/tests/cover_parse: tests/ir/cover_parse.c $(BUILD)/internal.a
 	@echo "  cc $<"; $(CC) $(ALL_CFLAGS) -Itests -MMD -MP -MT $@ -MF $@.d -fsanitize=fuzzer $< -o $@ \
@@ -39,7 +43,7 @@ ONNX_PYTHON ?= python3
 onnx-tests: $(BUILD)/$(SONAME)  ## run the node tests of the onnx package (ONNX_PYTHON=python3, ONNX_ARGS=...)
 	@$(ONNX_PYTHON) tools/onnx_tests.py --library $(BUILD)/$(SONAME) $(ONNX_ARGS)
 
-.PHONY: soak cover kill-test accuracy docs abi onnx-tests
+.PHONY: soak cover faults kill-test accuracy docs abi onnx-tests
 
 onnx-networks: python  ## whole networks beside onnxruntime, exported by PyTorch (ONNX_PYTHON=python3 with both)
 	@$(ONNX_PYTHON) tools/compare/onnx_networks.py $(ONNX_ARGS)

@@ -2,8 +2,8 @@
 # soak.sh BUILD PLAIN - run tests/fuzz_parse and tests/fuzz_api of BUILD, tests/fuzz_graph and tests/fuzz_loops
 # of PLAIN, until each kind of input has had its number of seeds, or SOAK_SECONDS (600) are over, and keep the
 # tally in tests/soak.tally: a line for each kind with what has been run of it so far. The next run goes on
-# behind the last seed; where a file that the kind goes through has changed since (the line's hash), it
-# begins again. SOAK_KINDS says which kinds (all).
+# behind the last seed; where a file that the kind goes through, or that makes its inputs, has changed since (the
+# line's hash), it begins again. SOAK_KINDS says which kinds (all).
 #
 # BUILD has sanitizers. Graphs and loops are compared with ref, whose values are what a fault shows in, and
 # nearly all of their time is that of compilers: they run without. Those by OpenCL wait where no device is.
@@ -72,7 +72,7 @@ kinds() { # unquoted: names of files, found and on one line
         echo text 10000000 inputs 400000 $texts
         echo template 10000000 inputs 200000 $texts src/text/template/*.[ch]
         echo config 10000000 inputs 500000 $shared tests/llm/fuzz_configs.h $models src/io/json.c
-        echo llm 10000000 inputs 100000 $texts tests/llm/fuzz_configs.h $models src/llm/weights.c \
+        echo llm 10000000 inputs 100000 $texts $archives tests/llm/fuzz_configs.h $models src/llm/weights.c \
             src/llm/slots.h src/llm/vocabulary.c src/llm/llm.c src/archive/gguf.c
         echo request 10000000 inputs 500000 $shared tests/cli/fuzz_requests.h src/cli/serve/request.c \
             src/cli/serve/answer.c src/cli/serve/serve.h src/io/json.c

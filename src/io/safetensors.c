@@ -60,7 +60,7 @@ QN_NORETURN static void header_bad(const file *f, size_t at, const char *name, c
 static void read_shape(const file *f, entry *e, const json *shape) {
     if (!shape || shape->kind != JSON_ARRAY) header_bad(f, e->at, e->name, "no shape");
     if (shape->count > QN_MAX_RANK)
-        header_bad(f, shape->at, e->name, "more axes than the 8 that Quern has");
+        header_bad(f, shape->at, e->name, "more axes than the 12 that Quern has");
     e->rank = (int)shape->count;
     int i = 0;
     for (const json *dim = shape->first; dim; dim = dim->next, i++)

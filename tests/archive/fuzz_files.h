@@ -103,7 +103,7 @@ static inline uint64_t gguf_tensor(bytes *b, int number, uint64_t at) {
         n *= size;
     }
     add_number(b, q ? q->type : (uint64_t)p[0], 4);
-    add_number(b, at, 8);
+    add_number(b, chance(97) ? at : at + 32 * (uint64_t)below(300), 8);
     return (uint64_t)(q ? n / q->elements * q->bytes : n * p[1]);
 }
 
@@ -180,6 +180,7 @@ static inline void zip_add(bytes *b, zip_made *z, const char *name, const bytes 
     z->size[i] = (uint32_t)data->n;
     z->packed[i] = z->size[i] + (deflated ? 5 : 0);
     z->method[i] = deflated ? 8 : 0;
+    if (chance(2)) z->packed[i] = z->size[i] = z->size[i] + (uint32_t)odd_number();
     add_number(b, 0x04034b50, 4);
     add_number(b, 45, 4);
     add_number(b, z->method[i], 6);
@@ -191,8 +192,8 @@ static inline void zip_add(bytes *b, zip_made *z, const char *name, const bytes 
     add_text(b, name);
     if (deflated) {
         add_number(b, 1, 1);
-        add_number(b, z->size[i], 2);
-        add_number(b, ~z->size[i], 2);
+        add_number(b, data->n, 2);
+        add_number(b, ~data->n, 2);
     }
     add_bytes(b, data->at, data->n);
 }
@@ -307,6 +308,16 @@ static inline void pickle_tuple(bytes *b, int n, const uint64_t *v) {
         add_number(b, 0x84 + (uint64_t)n, 1);
 }
 
+/* Something that is not what should be there. */
+static inline bool pickle_other(bytes *b) {
+    static const char *const others[] = {"N", "\x88", ")", "]", "}", "K\7", "X\1", ")\x85"};
+    int64_t which = below(COUNT_OF(others));
+    if (!chance(2)) return false;
+    add_text(b, others[which]);
+    if (which == 6) add_bytes(b, "\0\0\0a", 4);
+    return true;
+}
+
 /* _rebuild_tensor_v2(storage, offset, shape, strides, False, OrderedDict(), metadata) */
 static inline void pickle_tensor(bytes *b) {
     static const char *const classes[] = {"Float", "Half", "BFloat16",     "Double",
@@ -329,9 +340,9 @@ static inline void pickle_tensor(bytes *b) {
     pickle_text(b, "cpu");
     pickle_int(b, (uint64_t)below(8));
     add_text(b, "tQ");
-    pickle_int(b, (uint64_t)below(chance(80) ? 1 : 4));
-    pickle_tuple(b, rank, shape);
-    pickle_tuple(b, rank, stride);
+    if (!pickle_other(b)) pickle_int(b, (uint64_t)below(chance(80) ? 1 : 4));
+    if (!pickle_other(b)) pickle_tuple(b, rank, shape);
+    if (!pickle_other(b)) pickle_tuple(b, rank, stride);
     add_text(b, "\x89");
     pickle_global(b, "collections", "OrderedDict");
     add_text(b, ")R");

@@ -184,8 +184,8 @@ static void what_is_wrong_is_said(void) {
     qn_close(qn);
 }
 
-/* Of arrays of no elements, too: what no tensor can be is refused with the file. A complex number is
- * two, along one more axis. */
+/* Of arrays of no elements, too: what no tensor can be is refused with the file. A complex number
+ * is two, along one more axis. */
 static void shapes_that_no_tensor_has_are_refused(void) {
     static const struct {
         const char *descr, *shape, *says;

@@ -103,13 +103,13 @@ static inline void some_csv(bytes *b) {
 static inline void some_rows(bytes *b) {
     static const int types[][2] = {{8, 1}, {9, 1}, {11, 2}, {12, 4}, {13, 4}, {14, 8}};
     const int *type = types[below(COUNT_OF(types))];
-    int64_t rank = 1 + below(3), n = type[1];
+    int64_t rank = chance(97) ? 1 + below(3) : 10 + below(6), n = type[1];
     add_number(b, test_rand(&rng), 1);
     add_number(b, 0, 2);
     add_number(b, (uint64_t)type[0], 1);
     add_number(b, (uint64_t)rank, 1);
     for (int64_t i = 0; i < rank; i++) {
-        uint32_t size = (uint32_t)below(5);
+        uint32_t size = rank > 3 ? 1 : (uint32_t)below(5);
         n *= size;
         add_number(b, __builtin_bswap32(size), 4);
     }

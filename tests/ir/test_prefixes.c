@@ -1,14 +1,15 @@
 /* test_prefixes.c - every beginning of what a reader takes, byte by byte: an error, or something
  * whole, never a crash; of formats that say how long they are, always an error.
  *
- * The whole inputs are the first ones of each kind of fuzz_kinds.h that its reader accepts, and what
- * is done with a beginning is what fuzz_parse does with any bytes: a finding ends the program. */
+ * The whole inputs are the first ones of each kind of fuzz_kinds.h that its reader accepts, and
+ * what is done with a beginning is what fuzz_parse does with any bytes: a finding ends the program.
+ */
 #include "fuzz_kinds.h"
 
 enum { SAMPLES_OF_A_KIND = 4, SEEDS_MOST = 2000 };
 
-/* Kinds of which no beginning is whole; those of lines, texts and rows have many. Padding at the end
- * of a GGUF file is nobody's. */
+/* Kinds of which no beginning is whole; those of lines, texts and rows have many. Padding at the
+ * end of a GGUF file is nobody's. */
 static const char *const whole[] = {"npy", "npz", "pt", "config", "tokenizer"};
 
 static bool is_accepted(int kind, const uint8_t *data, size_t size) {

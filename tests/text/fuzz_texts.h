@@ -323,7 +323,8 @@ static const char *const template_texts[] = {
     "%}\n"
     "{% endif %}{% endfor %}{% if add %}x{% endif %}",
     "{%- set ns = namespace(n=0, s='') %}{%- for m in messages[::-1] %}{%- set ns.n = ns.n + "
-    "loop.index0 %}{% set ns.s = ns.s ~ m['role'][:2] %}{%- endfor %}\n{{ ns.s }}{{ ns.n }}",
+    "loop.index0 %}{% set ns.s = ns.s ~ ('\xc3\xa9' ~ m['role'])[:2] %}{%- endfor %}\n{{ ns.s }}{{ "
+    "ns.n }}",
     "{% macro shout(text, end='!') -%}{{ text|upper }}{{ end }}{%- endmacro %}{{ shout('a') }}\n"
     "{{ shout(end='?', text='x') }}",
     "{% for k, v in {'b': 1, 'a': [2, none]}|dictsort %}{{ k }}={{ v }};{{ loop.revindex }}\n"
@@ -339,7 +340,7 @@ static const char *const template_texts[] = {
     "{% for i in range(9) if i % 2 %}{% if i > 4 %}{% break %}{% elif i == 3 %}{% continue %}"
     "{% endif %}\n{{ loop.cycle('a', 'b') }}{{ loop.previtem }}{% endfor %}",
     "{{ 'a\nb'|indent(2, true) }} {{ '12'|int + 1 }} {{ '1.5'|float }} {{ [1,2]|first }}\n"
-    "{{ (1, 2)|last }} {{ 'abc'|reverse }} {{ 'x'|default('d', true) }} {{ -3|abs }}",
+    "{{ (1, 2)|last }} {{ 'ab\xc3\xa9'|reverse }} {{ 'x'|default('d', true) }} {{ -3|abs }}",
     "{%- generation -%}x{%- endgeneration -%}{# comment #}\n{{- raise_exception('no') if false }}",
 };
 
