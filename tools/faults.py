@@ -30,8 +30,6 @@ FAULTS = [
     ("wisdom", "src/schedule/wisdom/text.c", "if (!end || n >= LINE ||", "if (!end ||",
      "a line of any length"),
     ("options", "src/cli/options.c", "(double)number < row->lo || ", "", "a least number is not held"),
-    ("grammar", "src/llm/grammar/compile.c", "if (seen[to] == 1) comes_round(c, walk, depth, to);", "",
-     "a rule that begins with itself"),
     ("gguf", "src/archive/gguf.c", "e->bytes > f->size - from - e->at)", "e->bytes > f->size)",
      "a tensor may end past the file"),
     ("gguf", "src/archive/gguf.c", "start[1] = size + 1;", "start[1] = size + 2;",
@@ -55,8 +53,6 @@ FAULTS = [
      "lines of more cells than the first"),
     ("csv", "src/data/cells.c", "if (c->p == c->end) cells_bad(c, \"a quote that is not closed\");", "",
      "a quote that the file's end does not close"),
-    ("rows", "src/data/file.c", "if (e->rank < 1 || e->rank > QN_MAX_RANK)", "if (e->rank < 1)",
-     "any number of axes"),
     ("onnx", "src/onnx/proto.c", "if (size > (uint64_t)(p->end - p->at)) proto_bad(p, \"a field that ends past "
      "its message\");", "", "a field that ends past its message"),
     ("onnx", "src/onnx/tensor.c", "if (size != raw_size(f)) tensor_bad(f->m, f->t, \"data of another size than "
@@ -76,8 +72,6 @@ FAULTS = [
     ("text", "src/text/bpe.c", "right->size = 0;", "", "a symbol that was merged is there still"),
     ("template", "src/text/template/value.c", "            n = utf8_length_at(v.s.s + at);\n", "            n = 1;\n",
      "the characters of a text are its bytes"),
-    ("template", "src/text/template/filters.c", "bool empty = i + 1 >= s.n ||", "bool empty =",
-     "a line that is indented at the end of a text"),
     ("template", "src/text/template/methods.c", "while (right && s.n && stripped(", "while (right && stripped(",
      "white space is stripped off nothing"),
     ("template", "src/text/template/parse.c", "if (++n > ARGS_MOST)", "if (++n > 99)",

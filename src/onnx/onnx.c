@@ -318,12 +318,15 @@ static qn_code call_model(onnx_model *m, int n, qn_tensor *const *inputs, int ou
     if (aside) qn_scope_end(m->aside, aside);
     qn_clear_error(m->aside);
     if (scope) qn_scope_end(qn, scope);
+    if (code == QN_OK) code = qn_error_code(qn);
     if (code == QN_OK) {
         pass_on(qn, out, outputs);
+        code = qn_error_code(qn);
+        for (int k = 0; code && k < out; k++) outputs[k] = NULL; /* the scope's, if anyone's */
     } else {
         drop(out, outputs);
     }
-    return code == QN_OK ? qn_error_code(qn) : code;
+    return code;
 }
 
 qn_code qn_onnx_call(qn_onnx *model, int n, qn_tensor *const *inputs, int m, qn_tensor **outputs) {

@@ -388,8 +388,10 @@ static int result_type(const onnx_op *o, int k) {
     }
 }
 
-/* What the function gave, in the dtypes that the outputs have. */
+/* What the function gave, in the dtypes that the outputs have. One that left an error has failed,
+ * whatever it made of the rest. */
 static void finish_outputs(onnx_op *o) {
+    if (qn_error_code(o->qn)) op_failed(o, "");
     for (int k = 0; k < o->n_out; k++) {
         if (o->made[k] || !op_wants(o, k)) continue;
         if (!o->out[k]) op_failed(o, "there is no such output");

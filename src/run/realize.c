@@ -64,8 +64,9 @@ static void take_values(qn_ctx *qn, const request *r, const uint32_t *out) {
     graph *g = qn->graph;
     for (uint32_t i = 0; i < r->askeds; i++) value_need(g, r->asked[i]);
     for (uint32_t i = 0; i < r->named; i++) graph_realized(g, r->to.root[i], out[i]);
-    kept_take(qn, r->to.nodes, r->to.order, r->wanted - r->named, r->to.root + r->named,
-              out + r->named);
+    uint32_t rest = r->wanted - r->named; /* of lists that are NULL where nothing is computed */
+    kept_take(qn, r->to.nodes, r->to.order, rest, rest ? r->to.root + r->named : NULL,
+              rest ? out + r->named : NULL);
     for (uint32_t i = 0; i < r->askeds; i++) {
         if (g->node[r->asked[i]].flags & NODE_REALIZED) continue;
         uint32_t b = g->node[node_behind(g, r->asked[i])].buffer;

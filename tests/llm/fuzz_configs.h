@@ -177,7 +177,7 @@ static inline void llm_vocabulary(bytes *b, int64_t *count) {
     static const char *const models[] = {"llama", "gpt2", "bert", "rwkv"};
     static const char *const pres[] = {"gpt-2", "llama-bpe", "qwen2", "gpt-4o", "default", "odd"};
     static const char *const merges[] = {"t h", "th e", "t", "h n"};
-    int64_t n = COUNT_OF(llm_tokens), uneven = n - (chance(3) ? 1 : 0);
+    int64_t n = COUNT_OF(llm_tokens), uneven = n - (chance(3) ? 3 : 0);
     llm_text(b, "tokenizer.ggml.model", models[chance(97) ? below(3) : 3], count);
     if (chance(80)) llm_text(b, "tokenizer.ggml.pre", pres[below(chance(90) ? 5 : 6)], count);
     llm_list(b, "tokenizer.ggml.tokens", GGUF_TEXT, n, count);

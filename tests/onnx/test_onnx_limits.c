@@ -222,6 +222,23 @@ static void loops_in_loops_have_a_bound(void) {
     expect_graph(&g, QN_ERANGE, "a call of more than 4194304 steps");
 }
 
+/* A bias of one number where two are read: whatever is made of the rest is no output. */
+static void what_an_operator_could_not_do_is_an_error(void) {
+    const float weights[] = {1, 2};
+    for (int known = 0; known < 2; known++) {
+        message g = {.size = 0}, n;
+        put_init(&g, "axes", ONNX_INT64, 1, (int64_t[]){2}, 16, (int64_t[]){0, 1});
+        put_init(&g, "w", ONNX_FLOAT, 3, (int64_t[]){1, 1, 2}, 8, weights);
+        put_init(&g, "r", ONNX_FLOAT, 3, (int64_t[]){1, 1, 1}, 4, weights);
+        put_init(&g, "b", ONNX_FLOAT, 2, (int64_t[]){1, 1}, 4, weights);
+        n = node("Unsqueeze", "x axes", "t");
+        put_node(&g, &n);
+        n = node("RNN", known ? "w w r b" : "t w r b", "y");
+        put_node(&g, &n);
+        expect_graph(&g, QN_ERANGE, "narrow");
+    }
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(many_regions_are_refused);
@@ -231,5 +248,6 @@ int main(int argc, char **argv) {
     RUN(numbers_of_any_size_are_places);
     RUN(nothing_is_not_gone_through);
     RUN(loops_in_loops_have_a_bound);
+    RUN(what_an_operator_could_not_do_is_an_error);
     return test_end();
 }
