@@ -259,7 +259,8 @@ static inline void take(bytes *b, const char *text) {
 /* ---- binary changes ------------------------------------------------------------------------- */
 
 static inline void add_bytes(bytes *b, const void *p, size_t n) {
-    if (b->n + n > MUTATE_ROOM) n = MUTATE_ROOM - b->n;
+    size_t room = b->n < MUTATE_ROOM ? MUTATE_ROOM - b->n : 0;
+    if (n > room) n = room;
     if (n) memcpy(b->at + b->n, p, n);
     b->n += n;
 }
