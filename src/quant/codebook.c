@@ -5,8 +5,8 @@
 
 #include "quant/grids.h"
 
-static const int8_t values16[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                    1,    13,   25,  38,  53,  69,  89,  113};
+const int8_t quant_values_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                     1,    13,   25,  38,  53,  69,  89,  113};
 
 /* table[index], as i32. Indices are without sign, so that none counts from the end. */
 static qn_tensor *looked_up(qn_tensor *index, qn_dtype dtype, int64_t n, const void *table) {
@@ -20,7 +20,7 @@ static qn_tensor *looked_up(qn_tensor *index, qn_dtype dtype, int64_t n, const v
 
 qn_tensor *quant_iq4_nl(qn_tensor *rows) {
     qn_tensor *q = FIELDS(SHAPE(quant_bytes(rows, 2, 16), 1, 16), 1, 2, 4, 15);
-    return qn_mul(quant_half(rows, 0), quant_float(TABLE(SHAPE(q, 32), QN_I8, values16)));
+    return qn_mul(quant_half(rows, 0), quant_float(TABLE(SHAPE(q, 32), QN_I8, quant_values_iq4)));
 }
 
 qn_tensor *quant_scale_iq4_xs(qn_tensor *rows) {
@@ -33,7 +33,7 @@ qn_tensor *quant_scale_iq4_xs(qn_tensor *rows) {
 qn_tensor *quant_iq4_xs(qn_tensor *rows) {
     qn_tensor *d = SHAPE(quant_scale_iq4_xs(rows), 8, 1);
     qn_tensor *q = FIELDS(SHAPE(quant_bytes(rows, 8, 128), 8, 1, 16), 2, 2, 4, 15);
-    return qn_mul(d, quant_float(TABLE(SHAPE(q, 8, 32), QN_I8, values16)));
+    return qn_mul(d, quant_float(TABLE(SHAPE(q, 8, 32), QN_I8, quant_values_iq4)));
 }
 
 /* ---- vectors --------------------------------------------------------------------------------- */

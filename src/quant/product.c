@@ -70,12 +70,17 @@ static qn_tensor *raised_q8_0(qn_tensor *rows) {
     return SHAPE(qn_xor(x, func_integer(x, 128)), 8, 4); /* as bytes: adds it */
 }
 
+/* Of each 16 of n bytes the low halves, then the high ones: [R, lanes, 8]. */
+static qn_tensor *halves_of(qn_tensor *rows, int64_t from, int64_t n) {
+    return SHAPE(byte_fields(SHAPE(bytes_of(rows, from, n), n / 4, 1, 4), 4), n / 4, 8);
+}
+
 static qn_tensor *raised_q4_0(qn_tensor *rows) {
-    return SHAPE(byte_fields(SHAPE(bytes_of(rows, 2, 16), 4, 1, 4), 4), 4, 8);
+    return halves_of(rows, 2, 16);
 }
 
 static qn_tensor *raised_q4_1(qn_tensor *rows) {
-    return SHAPE(byte_fields(SHAPE(bytes_of(rows, 4, 16), 4, 1, 4), 4), 4, 8);
+    return halves_of(rows, 4, 16);
 }
 
 static qn_tensor *least_q4_1(qn_tensor *rows) { /* it is added there */
@@ -116,30 +121,26 @@ static qn_tensor *raised_q6_k(qn_tensor *rows) {
     return SHAPE(qn_or(low, quant_up(SHAPE(high, 2, 2, 64), 4)), 64, 4);
 }
 
-/* Of each 16 bytes the low halves, then the high ones, as places in a table; n of them. */
-static qn_tensor *looked_up(qn_tensor *bytes, int64_t n, const uint8_t *table) {
+/* x as places in a table, of which `more` makes bytes without a sign. */
+static qn_tensor *looked_up(qn_tensor *x, const int8_t *values, int more) {
     const int64_t entries = 16;
-    if (!bytes) return NULL;
-    qn_tensor *t = qn_from(tensor_ctx(bytes), QN_U8, 1, &entries, table);
-    return SHAPE(qn_take(t, byte_fields(SHAPE(bytes, n / 4, 1, 4), 4), 0), n / 4, 8);
+    uint8_t table[16];
+    if (!x) return NULL;
+    for (int i = 0; i < 16; i++) table[i] = (uint8_t)(values[i] + more);
+    return qn_take(qn_from(tensor_ctx(x), QN_U8, 1, &entries, table), x, 0);
 }
 
-/* Twice the floats of 4 bits, + 12. */
-static qn_tensor *raised_mxfp4(qn_tensor *rows) {
-    static const uint8_t twice[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
-    return looked_up(bytes_of(rows, 1, 16), 16, twice);
+static qn_tensor *raised_mxfp4(qn_tensor *rows) { /* twice the floats of 4 bits */
+    static const int8_t twice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    return looked_up(halves_of(rows, 1, 16), twice, 12);
 }
-
-/* The codebook of iq4 (codebook.c), + 128. */
-static const uint8_t values_iq4[16] = {1,   24,  45,  63,  79,  93,  106, 118,
-                                       129, 141, 153, 166, 181, 197, 217, 241};
 
 static qn_tensor *raised_iq4_nl(qn_tensor *rows) {
-    return looked_up(bytes_of(rows, 2, 16), 16, values_iq4);
+    return looked_up(halves_of(rows, 2, 16), quant_values_iq4, 128);
 }
 
 static qn_tensor *raised_iq4_xs(qn_tensor *rows) {
-    return looked_up(bytes_of(rows, 8, 128), 128, values_iq4);
+    return looked_up(halves_of(rows, 8, 128), quant_values_iq4, 128);
 }
 
 static qn_tensor *scale_mxfp4(qn_tensor *rows) {

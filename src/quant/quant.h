@@ -51,6 +51,8 @@ quant_read *quant_whole(int type);
 quant_read quant_scale_q2_k, quant_least_q2_k, quant_scale_q3_k, quant_scale_q4_k, quant_least_q4_k,
     quant_scale_q6_k, quant_scale_iq4_xs;
 
+extern const int8_t quant_values_iq4[16]; /* the codebook of iq4_nl and iq4_xs */
+
 /* Of mxfp4: half of 2^(e - 127), and twice the floats of 4 bits. i32 both, the first gives f32. */
 qn_tensor *quant_half_e8m0(qn_tensor *e);
 qn_tensor *quant_twice_e2m1(qn_tensor *q);

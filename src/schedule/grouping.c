@@ -107,7 +107,8 @@ static int parts_of(scheduler *m, stmt_id loop, int64_t trips, int sums, bool al
     return fits && schedule_streams(m, loop, trips, parts * m->limits->page) ? parts : 1;
 }
 
-/* The sums of a loop along a row, `rows` rows at a time. */
+/* A sum beside products of blocks, of a term a group: its loop's trips are the lanes, or part them
+ * evenly, for what it reads is put together by blocks. */
 static void say_beside_dots(scheduler *m, const loop_chain *c) {
     int64_t trips;
     int lanes = m->lanes;
@@ -116,6 +117,7 @@ static void say_beside_dots(scheduler *m, const loop_chain *c) {
     if (lanes > 1) say_below(m->k, c->body, ir_grouped(1, 1, lanes));
 }
 
+/* The sums of a loop along a row, `rows` rows at a time. */
 static void say_along(scheduler *m, const loop_chain *c, int rows) {
     mem_id tile[SCHEDULE_TILES];
     stmt_id loop = c->body;

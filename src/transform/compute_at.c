@@ -119,23 +119,6 @@ static expr_id find_in(computing *p) {
     return 0;
 }
 
-static bool axes_allowed(const computing *p, str *why) {
-    const kernel *k = p->k;
-    for (int i = 0; i < p->n; i++) {
-        stmt_id axis = p->axis[i];
-        if (axis == p->at || !ir_inside(k, axis, p->at))
-            return ir_refuse(why, "the loops must be inside that loop");
-        for (int j = 0; j < i; j++)
-            if (p->axis[j] == axis) return ir_refuse(why, "a loop is named twice");
-        for (stmt_id s = p->at; (s = ir_next(k, s, p->at));)
-            if (ir_s(k, s)->kind == STMT_LOOP &&
-                sym_uses(k->syms, ir_s(k, axis)->l.extent, ir_s(k, s)->l.var))
-                return ir_refuse(why, "the extent of %s depends on a loop inside",
-                                 sym_name(k->syms, ir_s(k, axis)->l.var));
-    }
-    return true;
-}
-
 /* Row-major index and size of a tile, by the axes' variables. */
 static bool index_tiles(computing *p, str *why) {
     sym_store *s = p->k->syms;
@@ -182,24 +165,14 @@ static mem_id compute(computing *p, stmt_id nest, stmt_id body, expr_id e) {
     return tile;
 }
 
-/* By mem_id: what is stored to or defined inside. */
-static bool *changed_inside(kernel *k, stmt_id at) {
-    bool *changed = arena_zeroed(&k->arena, k->mems + MOST_VALUES);
-    for (stmt_id s = at; (s = ir_next(k, s, at));) {
-        const ir_stmt *t = ir_s(k, s);
-        if (t->kind == STMT_DEF) changed[t->def.mem] = true;
-        for (int i = 0; t->kind == STMT_STORE && i < t->n; i++) changed[t->store.mem[i]] = true;
-    }
-    return changed;
-}
-
 bool apply_compute_at(kernel *k, const transform_args *a, transform_made *made, str *why) {
     computing *p = arena_zeroed(&k->arena, sizeof *p);
     *p = (computing){.k = k, .at = a->loop[0], .n = a->loops - 1, .axis = a->loop + 1};
     if (p->n < 1) return ir_refuse(why, "no loops to compute by");
-    if (!ir_divisible(k, p->at, why) || !ir_outside_vectors(k, p->at, why)) return false;
-    if (!axes_allowed(p, why) || !index_tiles(p, why)) return false;
-    p->changed = changed_inside(k, p->at);
+    if (!ir_divisible(k, p->at, why) || !transform_axes_allowed(k, p->at, p->n, p->axis, why) ||
+        !index_tiles(p, why))
+        return false;
+    p->changed = transform_changed(k, p->at, MOST_VALUES);
     expr_id e = find_in(p);
     if (!e) return ir_refuse(why, "nothing in the loop is worth computing ahead");
     stmt_id body = open_nest(p, made), nest = ir_s(k, p->at)->first;

@@ -78,19 +78,23 @@ static expr_id find_in(search *p) {
     return 0;
 }
 
+bool *transform_changed(kernel *k, stmt_id loop, int more) {
+    bool *changed = arena_zeroed(&k->arena, k->mems + (uint32_t)more);
+    for (stmt_id s = loop; s; s = ir_next(k, s, loop)) {
+        const ir_stmt *t = ir_s(k, s);
+        if (t->kind == STMT_DEF) changed[t->def.mem] = true;
+        for (int i = 0; t->kind == STMT_STORE && i < t->n; i++) changed[t->store.mem[i]] = true;
+    }
+    return changed;
+}
+
 static bool allowed(kernel *k, stmt_id loop, str *why) {
     return ir_outside_vectors(k, loop, why) && ir_divisible(k, ir_s(k, loop)->parent, why);
 }
 
 bool transform_hoist(kernel *k, stmt_id loop, transform_made *made, str *why) {
     if (!allowed(k, loop, why)) return false;
-    bool *changed = arena_zeroed(&k->arena, k->mems + MOST_AHEAD);
-    for (stmt_id s = loop; s; s = ir_next(k, s, loop)) {
-        const ir_stmt *t = ir_s(k, s);
-        if (t->kind == STMT_DEF) changed[t->def.mem] = true;
-        for (int i = 0; t->kind == STMT_STORE && i < t->n; i++) changed[t->store.mem[i]] = true;
-    }
-    search p = {.k = k, .loop = loop, .changed = changed};
+    search p = {.k = k, .loop = loop, .changed = transform_changed(k, loop, MOST_AHEAD)};
     int n = 0;
     for (expr_id e; n < MOST_AHEAD && (e = find_in(&p)); n++) {
         mem_id m = ir_tile(k, MEM_LOCAL, (qn_dtype)ir_e(k, e)->dtype, SYM_ONE);

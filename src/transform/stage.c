@@ -92,11 +92,12 @@ static bool is_replaced(const kernel *k, const ir_access *t, stmt_id at, int n,
     return used == n;
 }
 
-static bool loops_allowed(kernel *k, stmt_id at, int n, const stmt_id *loops, str *why) {
+bool transform_axes_allowed(kernel *k, stmt_id at, int n, const stmt_id *loops, str *why) {
     if (!ir_outside_vectors(k, at, why)) return false;
     for (int i = 0; i < n; i++) {
-        if (loops[i] == at || !ir_inside(k, loops[i], at) || listed(loops[i], i, loops))
-            return ir_refuse(why, "the loops must be different ones inside that loop");
+        if (loops[i] == at || !ir_inside(k, loops[i], at))
+            return ir_refuse(why, "the loops must be inside that loop");
+        if (listed(loops[i], i, loops)) return ir_refuse(why, "a loop is named twice");
         for (stmt_id s = at; (s = ir_next(k, s, at));)
             if (ir_s(k, s)->kind == STMT_LOOP &&
                 sym_uses(k->syms, ir_s(k, loops[i])->l.extent, ir_s(k, s)->l.var))
@@ -240,7 +241,8 @@ bool apply_stage(kernel *k, const transform_args *a, transform_made *made, str *
     staging *p = arena_zeroed(&k->arena, sizeof *p);
     *p = (staging){.k = k, .from = a->mem, .n = n, .loops = loops, .joined = joined};
     if (!ir_divisible(k, at, why)) return false;
-    if (!loops_allowed(k, at, n, loops, why) || !find_load(p, at, n, loops, why)) return false;
+    if (!transform_axes_allowed(k, at, n, loops, why) || !find_load(p, at, n, loops, why))
+        return false;
     if (as >= 0 && !only_converted(k, at, p->load, as))
         return ir_refuse(why, "not each load of that memory is converted to that dtype");
     p->value = as < 0 ? p->load : ir_cast(k, (qn_dtype)as, p->load);

@@ -115,6 +115,11 @@ bool transform_block_reduction(kernel *k, mem_id tile, stmt_id blocks, stmt_id f
                                transform_made *made, str *why);
 bool transform_privatize(kernel *k, stmt_id loop, transform_made *made, str *why);
 bool transform_spill(kernel *k, mem_id tile, stmt_id loop, transform_made *made, str *why);
+/* By mem_id, with room for so many more: does the loop store to it, or define it? */
+bool *transform_changed(kernel *k, stmt_id loop, int more);
+/* Are these different loops inside of `at`, whose extents no loop inside of it changes, so that a
+ * nest of them can stand at its top? */
+bool transform_axes_allowed(kernel *k, stmt_id at, int n, const stmt_id *loops, str *why);
 bool transform_hoist(kernel *k, stmt_id loop, transform_made *made, str *why);
 bool transform_prefetch_nest(kernel *k, mem_id mem, stmt_id at, stmt_id nest, str *why);
 bool transform_prefetch_trip(kernel *k, mem_id mem, stmt_id loop, int64_t trips, str *why);

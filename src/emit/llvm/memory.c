@@ -346,15 +346,14 @@ val llvm_load_table(llvm *s, const ir_expr *load) {
     llvm_place p = llvm_place_of(s, load->load.mem, SYM_ZERO, (val){0});
     int level = load_level(s, &p, (val){0});
     uint64_t key = hash_mix(s->version[p.mem], (uint64_t)s->lanes);
-    val *known = llvm_number(
-        s, (llvm_key){{TAG_LOAD, (uint64_t)(uintptr_t)p.pointer.v, key, TAG_TABLE}}, level);
-    if (known->v) return *known;
+    llvm_key all = {{TAG_LOAD, (uint64_t)(uintptr_t)p.pointer.v, key, TAG_TABLE}};
+    val x = *llvm_number(s, all, level);
+    if (x.v) return x;
     llvm_at(s, level);
-    val x = {s->L->BuildLoad2(s->b, llvm_vector(s, s->t_i32, 4), p.pointer.v, ""), level, true};
+    x = (val){s->L->BuildLoad2(s->b, llvm_vector(s, s->t_i32, 4), p.pointer.v, ""), level, true};
     s->L->SetAlignment(x.v, 1);
     while (llvm_lanes_of(s, x) < s->lanes) x = llvm_joined(s, x, x);
-    *llvm_number(s, (llvm_key){{TAG_LOAD, (uint64_t)(uintptr_t)p.pointer.v, key, TAG_TABLE}},
-                 level) = x;
+    *llvm_number(s, all, level) = x;
     return x;
 }
 
