@@ -87,8 +87,6 @@ typedef struct batch {
     qn_tensor *at;           /* [n]: the row of all caches that a token is written to */
 } batch;
 
-enum { BYTES_LEAST = 8 }; /* rows for which panels of bytes are made (quant/panels.c) */
-
 typedef struct pass {
     llm *m;
     const llm_weight *w; /* of the layer */
@@ -97,7 +95,8 @@ typedef struct pass {
     batch rows;          /* of GRAPH_BATCH */
     qn_tensor *table[4];
     bool windowed;
-    bool bytes; /* what blocks are multiplied with is made of bytes */
+    bool bytes; /* what blocks are multiplied with is made of bytes, .. */
+    bool few;   /* .. for so few rows that weights stay as they are */
 } pass;
 
 /* The scales beside the blocks, NULL: there are none. */
@@ -113,9 +112,9 @@ static qn_tensor *unpacked(const llm_weight *w) {
 }
 
 /* The same by whole numbers; NULL where it is not to be had so. */
-static qn_tensor *times_bytes(qn_tensor *x, const llm_weight *w) {
+static qn_tensor *times_bytes(const pass *p, qn_tensor *x, const llm_weight *w) {
     int64_t deep = qn_dim(x, 1);
-    if (qn_dim(x, 0) != 1) {
+    if (!p->few && qn_dim(x, 0) != 1) {
         if (!quant_has_panels(w->quant, qn_dim(w->t, 0), deep)) return NULL;
         quant_panels panels = quant_panels_of(w->t, scales_of(w), w->quant, deep);
         return quant_panel_product(x, &panels);
@@ -128,7 +127,7 @@ static qn_tensor *times_bytes(qn_tensor *x, const llm_weight *w) {
 /* Rows x times a matrix [out, in]; `turned`: [in, out]. */
 static qn_tensor *times(const pass *p, qn_tensor *x, const llm_weight *w, bool turned) {
     if (p->bytes && !turned && x && w->quant) {
-        qn_tensor *y = times_bytes(x, w);
+        qn_tensor *y = times_bytes(p, x, w);
         if (y) return y;
     }
     return qn_matmul(x, turned ? unpacked(w) : qn_transpose(unpacked(w), 0, 1));
@@ -359,8 +358,8 @@ static qn_tensor *forward(pass p, llm_kind kind, qn_tensor *const *in) {
     llm *m = p.m;
     const llm_config *c = &m->config;
     qn_tensor *const *next = in + (kind == GRAPH_LOSSES ? 2 : kind == GRAPH_BATCH ? 3 : 1);
-    bool many = kind == GRAPH_CHUNK || (kind == GRAPH_BATCH && p.n >= BYTES_LEAST);
-    p.bytes = m->int8 && (kind == GRAPH_TOKEN || many);
+    p.few = kind == GRAPH_TOKEN || kind == GRAPH_BATCH;
+    p.bytes = m->int8 && (p.few || kind == GRAPH_CHUNK);
     if (kind == GRAPH_BATCH) {
         p.rows.cache = in[1];
         p.rows.held = in[2];

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { PENALTY_TOKENS = 64 };
+enum { PENALTY_TOKENS = 64, CLASS_BITS = 12, CLASSES = 1 << CLASS_BITS };
 
 typedef struct candidate {
     float logit;
@@ -110,11 +110,27 @@ static double total(const chooser *s) {
     return sum;
 }
 
+static bool cuts(double top_p) {
+    return top_p != 0 && top_p != 1;
+}
+
+static void weigh(chooser *s, float most, double temperature) {
+    for (int64_t i = 0; i < s->n; i++)
+        s->c[i].p = exp(((double)s->c[i].logit - (double)most) / temperature);
+}
+
+static const candidate *best_of(const chooser *s) { /* not of an empty list */
+    const candidate *best = s->c;
+    for (int64_t i = 1; i < s->n; i++)
+        if (better_first(&s->c[i], best) < 0) best = &s->c[i];
+    return best;
+}
+
 /* The best whose sum reaches top_p. What has less than (1 - top_p) / n each cannot be among them:
  * all of it is not what may be missing. */
 static void keep_nucleus(chooser *s, double top_p) {
     double all = total(s), sum = 0;
-    if (top_p == 0 || top_p == 1 || s->n < 2) return;
+    if (!cuts(top_p) || s->n < 2) return;
     double best = 0;
     for (int64_t i = 0; i < s->n; i++) best = fmax(best, s->c[i].p);
     keep_above(s, fmin(best, (1 - top_p) * all / (double)s->n));
@@ -134,11 +150,42 @@ static double chance(uint64_t seed, uint64_t place) {
     return (double)(z >> 11) * 0x1p-53;
 }
 
+/* The one that `left` falls on, of those in their order; what is left behind all of them is less
+ * than 0, or what rounding left. */
+static const candidate *walk(const candidate *c, int64_t n, double *left) {
+    for (int64_t i = 0; i < n; i++)
+        if ((*left -= c[i].p) < 0) return &c[i];
+    return NULL;
+}
+
+/* Better logits have smaller numbers, equal ones the same, of BITS bits. */
+static uint32_t class_of(float logit) {
+    uint32_t bits;
+    memcpy(&bits, &logit, sizeof bits);
+    if (logit == 0) bits = 0; /* of either sign */
+    return (bits >> 31 ? bits : ~bits & 0x7fffffff) >> (32 - CLASS_BITS);
+}
+
+/* Best first, but only the class that the number falls into is put in order: to sort all takes
+ * longer than a small model. */
 static int32_t draw(const chooser *s) {
     double left = chance(s->s->o->seed, (uint64_t)s->s->past) * total(s);
-    for (int64_t i = 0; i < s->n; i++)
-        if ((left -= s->c[i].p) < 0) return s->c[i].id;
-    return s->c[0].id;
+    double *sum = arena_zeroed(s->s->a, CLASSES * sizeof *sum);
+    candidate *c = arena_alloc(s->s->a, (size_t)s->n * sizeof *c);
+    for (int64_t i = 0; i < s->n; i++) sum[class_of(s->c[i].logit)] += s->c[i].p;
+    for (uint32_t at = 0; at < CLASSES; at++) {
+        if (sum[at] <= left) {
+            left -= sum[at];
+            continue;
+        }
+        int64_t n = 0;
+        for (int64_t i = 0; i < s->n; i++)
+            if (class_of(s->c[i].logit) == at) c[n++] = s->c[i];
+        qsort(c, (size_t)n, sizeof *c, better_first);
+        const candidate *found = walk(c, n, &left);
+        if (found) return found->id;
+    }
+    return best_of(s)->id;
 }
 
 int32_t sample_one(const sampling *s) {
@@ -148,21 +195,19 @@ int32_t sample_one(const sampling *s) {
     for (int64_t i = 0; i < s->n; i++)
         k.c[i] = (candidate){isnan(s->logits[i]) ? -INFINITY : s->logits[i], (int32_t)i, 0};
     punish(&k);
-    int64_t best = 0;
-    for (int64_t i = 1; i < k.n; i++)
-        if (k.c[i].logit > k.c[best].logit) best = i;
-    float most = k.c[best].logit;
+    const candidate best = *best_of(&k);
+    float most = best.logit;
     if (!(most > -INFINITY))
         raise_error(s->ctx, QN_EARG, "sample: all %lld logits are NaN or minus infinity",
                     (long long)s->n);
-    if (o->temperature == 0 || isinf(most)) return k.c[best].id;
+    if (o->temperature == 0 || isinf(most)) return best.id;
     keep_best(&k, o->top_k);
-    for (int64_t i = 0; i < k.n; i++) k.c[i].p = exp((double)k.c[i].logit - (double)most);
-    if (o->min_p > 0) keep_above(&k, o->min_p);
-    keep_nucleus(&k, o->top_p);
-    for (int64_t i = 0; i < k.n; i++)
-        k.c[i].p = exp(((double)k.c[i].logit - (double)most) / o->temperature);
-    qsort(k.c, (size_t)k.n, sizeof *k.c, better_first);
+    if (o->min_p > 0 || cuts(o->top_p)) {
+        weigh(&k, most, 1);
+        if (o->min_p > 0) keep_above(&k, o->min_p);
+        keep_nucleus(&k, o->top_p);
+    }
+    weigh(&k, most, o->temperature);
     return draw(&k);
 }
 

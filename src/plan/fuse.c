@@ -54,6 +54,7 @@ static uint32_t open_group(fuse *fu, node_id root) {
     k->call = node_at(fu->g, root)->op == OP_CALL || node_at(fu->g, root)->op == OP_RESULT;
     k->has_contraction = fuse_has_contraction(fu, node_at(fu->g, root));
     k->adds_blocks = fuse_info(fu, root)->adds_blocks;
+    k->products = fuse_info(fu, root)->adds_blocks ? fuse_info(fu, root)->products : 0;
     fuse_push_sources(fu, root, &u);
     if (k->has_contraction) fuse_find_rows(fu, node_at(fu->g, root), u.group);
     return u.group;
@@ -108,11 +109,20 @@ static bool scan_fits(const fuse *fu, const graph_node *x, const use *u) {
     return fuse_fits_chain(k, fuse_root_set(k) & ~u->mask[s.axis]);
 }
 
+/* Several rows of block products, and what is added to them, get one register tile: nothing else
+ * is summed up beside them (schedule/blocks/block_rows.c). */
+static bool blocks_fit(const fuse *fu, const graph_node *x, const group *k, uint64_t m) {
+    const fuse_node *f = fuse_info(fu, (node_id)(x - node_at(fu->g, 0)));
+    if (fuse_rows(k) <= 1 || f->of_blocks || (!f->adds_blocks && !k->products)) return true;
+    return f->adds_blocks && k->reduces == (k->adds_blocks ? 1 : 0) && m == fuse_root_set(k);
+}
+
 /* May reduction x run inside group k where its result depends on loops m? */
 static bool reduce_fits(const fuse *fu, const graph_node *x, uint32_t number, uint64_t m) {
     const group *k = fu->group_[number];
     if (k->scatter || (k->scan && fuse_has_contraction(fu, x))) return false;
     m = fuse_closure(k, m);
+    if (!blocks_fit(fu, x, k, m)) return false;
     if (k->has_contraction) return k->rows && fuse_attention_takes(fu, x, number, m);
     if (fuse_has_contraction(fu, x))
         return !k->reduces && !k->split && k->ops <= FUSE_MAX_EPILOGUE && m == fuse_root_set(k);
@@ -146,15 +156,7 @@ static bool is_regrouped(const graph_node *x) {
     return sums && dtype_is_float(x->dtype);
 }
 
-enum { LEAST_GROUP = 4 }; /* lanes of a block's products that share a scale */
-
-/* Would k add up blocks twice? Of one row each has a loop of its own there; of several rows one of
- * them gets a register tile, and it must be alone (schedule/blocks/block_product.c). */
-static bool adds_blocks_again(const fuse *fu, node_id n, const group *k) {
-    double rows = 1;
-    for (uint32_t i = 0; i + 1 < k->root_loops; i++) rows *= k->loop[i].extent;
-    return fuse_info(fu, n)->adds_blocks && k->adds_blocks && rows > 1;
-}
+enum { WORD = 4, LEAST_GROUP = 16 }; /* products of a block that share a scale */
 
 /* What computing n anew at each use costs more than computing it once; infinite where it cannot be:
  * what one kernel adds up in its way another would add up in its own, and a node has one value. */
@@ -171,7 +173,6 @@ static double inline_extra(fuse *fu, node_id n) {
         uint64_t m = fuse_mask(&f->uses[i]);
         if (fuse_is_full(k) || k->loops >= FUSE_MAX_LOOPS - QN_MAX_RANK) return INFINITY;
         if (reduce && !reduce_fits(fu, x, f->uses[i].group, m)) return INFINITY;
-        if (reduce && adds_blocks_again(fu, n, k)) return INFINITY;
         if (reduce && fuse_has_contraction(fu, x) && !f->uses[i].exact) return INFINITY;
         if (reduce && !fuse_piece_takes(fu, x, &f->uses[i])) return INFINITY;
         if (reduce && fuse_has_contraction(fu, x) && fuse_scatters(fu, x, &f->uses[i]))
@@ -179,7 +180,8 @@ static double inline_extra(fuse *fu, node_id n) {
         bool packed = k->has_contraction && !k->rows && is_widening(fu, x);
         double shared = reduce ? 0 : fuse_shared_by_rows(fu, n, &f->uses[i]),
                all = fuse_trips(k, m);
-        bool by_group = !reduce && k->adds_blocks && LEAST_GROUP * size <= all;
+        int parts = k->products ? k->products : WORD;
+        bool by_group = !reduce && k->adds_blocks && LEAST_GROUP * size <= all * parts;
         evals += packed || by_group ? size : shared > 0 ? shared : all;
     }
     return widens_bytes(fu, x) ? 0 : (evals - size) * f->cost;
@@ -286,7 +288,6 @@ static bool can_store_in(fuse *fu, node_id n, const use *u) {
     group *k = fu->group_[u->group];
     uint64_t m = fuse_closure(k, fuse_mask(u));
     if (!u->exact || k->scatter || k->call || f->crowded || fuse_is_full(k)) return false;
-    if (adds_blocks_again(fu, n, k)) return false;
     if (x->op == OP_SCATTER || x->op == OP_CALL || x->op == OP_RESULT ||
         fu->terms.everything_stored)
         return false;
@@ -322,6 +323,8 @@ void fuse_enter(fuse *fu, node_id n, const use *u) {
     if (op_rows[x->op].class_ == CLASS_REDUCE) {
         fuse_add_chain(fu, k, fuse_closure(k, fuse_mask(u)) & fuse_root_set(k));
         k->adds_blocks |= fuse_info(fu, n)->adds_blocks;
+        if (fuse_info(fu, n)->adds_blocks && fuse_info(fu, n)->products)
+            k->products = fuse_info(fu, n)->products;
         if (fuse_has_contraction(fu, x)) {
             k->has_contraction = true;
             k->epilogue = k->ops;
@@ -470,9 +473,9 @@ static void count_consumers(fuse *fu) {
     }
     for (uint32_t i = 0; i < f->nodes; i++) {
         fu->node[i].consumers = fu->node[i].waits;
-        fu->node[i].terms = fuse_terms_behind(fu, f->order[i]);
         fuse_mark_blocks(fu, f->order[i]);
     }
+    for (uint32_t i = 0; i < f->nodes; i++) fu->node[i].terms = fuse_terms_behind(fu, f->order[i]);
 }
 
 /* What is computed by element and used once, behind reshapes and permutations that are, too. */

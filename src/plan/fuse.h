@@ -60,6 +60,7 @@ typedef struct group { /* a kernel under construction */
     bool gone;       /* merged into another */
     bool has_contraction, flat, scatter;
     bool adds_blocks;      /* it has such sums: see fuse_mark_blocks */
+    uint8_t products;      /* a lane's of them; 0: it has none */
     bool call;             /* of a routine, or a loop: nothing else is computed in it */
     bool nested;           /* a reduction in a reduction */
     uint32_t scan;         /* the innermost loop's axis from 1 and direction; 0: no scan is here */
@@ -80,6 +81,7 @@ typedef struct fuse_node {
     bool of_halves;    /* wide, but made of halves and little else: see fuse_is_of_halves */
     bool of_blocks;    /* products of a block's bytes, or made by element of these */
     bool adds_blocks;  /* it adds these up, or is added to what does */
+    uint8_t products;  /* a lane's of these; 0: it is only added */
     bool joins_sums;   /* it is made of two such sums */
     bool sums;         /* made by element of a contraction that only it uses */
     bool added;        /* only one such uses it: see mark_sums */
@@ -102,6 +104,13 @@ typedef struct fuse {
     uint32_t *call, calls, call_cap; /* the groups that are calls */
     fuse_terms terms;
 } fuse;
+
+/* Rows of what the group computes: its root's loops but the last. */
+static inline double fuse_rows(const group *k) {
+    double rows = 1;
+    for (uint32_t i = 0; i + 1 < k->root_loops; i++) rows *= k->loop[i].extent;
+    return rows;
+}
 
 static inline fuse_node *fuse_info(const fuse *fu, node_id n) {
     return &fu->node[fu->f->pos[n] - 1];

@@ -240,7 +240,7 @@ static bool same_loops(const fuse *fu, const group *a, const group *b) {
 
 static bool may_join(const group *k) {
     return !k->gone && !k->piece.into && !k->columns && !k->has_contraction && !k->scatter &&
-           !k->scan && !k->call && !k->rows && !k->nested;
+           !k->scan && !k->call && !k->rows && !k->nested && !(k->products && fuse_rows(k) > 1);
 }
 
 static bool fit(const fuse *fu, node_id shared, const group *a, const group *b) {

@@ -130,17 +130,30 @@ static bool is_float_sum(const graph_node *x) {
            dtype_is_float(x->dtype);
 }
 
+/* Are there several rows of x: is it more than its last axis? */
+static bool has_rows(const fuse *fu, const graph_node *x) {
+    int rank;
+    const int64_t *d = graph_tuple_get(fu->g, x->shape, &rank);
+    return rank > 1 && tuple_size(fu->g, x->shape) > fuse_dim_size(fu->g, (sym)d[rank - 1]);
+}
+
 void fuse_mark_blocks(fuse *fu, node_id n) {
     const graph_node *x = node_at(fu->g, n);
     fuse_node *f = fuse_info(fu, n);
     int c = op_rows[x->op].class_;
+    uint8_t most = 0;
     bool of_blocks = false, added = false;
     for (int i = 0; !node_is_memory(x) && i < x->sources; i++) {
         of_blocks |= fuse_info(fu, x->src[i])->of_blocks;
         added |= fuse_info(fu, x->src[i])->adds_blocks;
+        if (fuse_info(fu, x->src[i])->of_blocks && fuse_info(fu, x->src[i])->products > most)
+            most = fuse_info(fu, x->src[i])->products;
     }
     f->of_blocks = is_block_product(fu, x) || (of_blocks && (c == CLASS_ELEM || c == CLASS_MOVE));
     f->adds_blocks = of_blocks && is_float_sum(x);
+    f->products = !f->of_blocks && !f->adds_blocks ? 0
+                  : is_block_product(fu, x)        ? (uint8_t)fuse_reduced_size(fu, x)
+                                                   : most;
     int sums = 0;
     for (int i = 0; c == CLASS_ELEM && added && i < x->sources; i++) {
         if (!is_float_sum(node_at(fu->g, x->src[i]))) continue;
@@ -148,15 +161,23 @@ void fuse_mark_blocks(fuse *fu, node_id n) {
         sums++;
     }
     f->joins_sums = sums > 1;
+    if (f->joins_sums && has_rows(fu, x)) f->must_store = true; /* a kernel has one of them */
     if (f->consumers < 2) return;
     while (!node_is_memory(x) && op_rows[x->op].class_ == CLASS_MOVE)
         x = node_at(fu->g, n = x->src[0]);
     fuse_info(fu, n)->must_store |= fuse_info(fu, n)->joins_sums;
 }
 
+/* A float sum that is added to one of block products, in its kernel: one of a term a group. */
+static bool is_beside_blocks(const fuse *fu, const graph_node *x) {
+    node_id n = (node_id)(x - node_at(fu->g, 0));
+    return fu->f->pos[n] && fuse_info(fu, n)->adds_blocks && !fuse_info(fu, n)->products;
+}
+
 bool fuse_has_contraction(const fuse *fu, const graph_node *x) {
     if (x->op != OP_SUM_PRODUCT || is_block_product(fu, x)) return false;
     if (x->sources == 3 && !fuse_info(fu, x->src[2])->index_ops) return false;
+    if (is_beside_blocks(fu, x)) return false;
     double size = fuse_size(fu, x->src[0]);
     return is_broadcast(fu, x->src[0], size) && is_broadcast(fu, x->src[1], size);
 }

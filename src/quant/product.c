@@ -20,7 +20,7 @@
  * largest number at most. A row with an infinity or NaN gives NaN. */
 #include "quant/quant.h"
 
-enum { BLOCK = 32, WORD = 4, LARGEST = 127 };
+enum { BLOCK = 32, WORD = 4, LARGEST = 127, WIDEST = 16 /* lanes of a vector */ };
 #define LEAST 0x1p-126 /* scales below have no reciprocal: such blocks are zeros */
 
 /* ---- types ----------------------------------------------------------------------------------- */
@@ -187,63 +187,96 @@ qn_tensor *quant_rounded(qn_tensor *x, int64_t blocks, qn_tensor **scales) {
     return qn_clamp(qn_round(qn_mul(x, qn_reciprocal(by))), -LARGEST, LARGEST);
 }
 
+/* Words of one group, one behind the other, that a lane adds up before it is scaled. Of one row as
+ * few as lie in a byte: its weights are read from memory as they are. Several rows share what it
+ * takes to load words that lie apart, and scale less often; two lanes of a group, and no fewer, for
+ * such words lie together, and while whole vectors fill the row. */
+static int64_t span_of(const product_type *t, int64_t rows, int64_t deep) {
+    int64_t lanes = deep / t->words / WORD, span = rows > 1 ? t->lanes / t->groups / 2 : 1;
+    while (span > 1 && lanes / span % WIDEST) span /= 2;
+    return span > 1 ? span : 1;
+}
+
 /* i32 [m, lanes, products] of i8 [m, words, bytes in all]. */
-static qn_tensor *lanes_of(qn_tensor *x, const product_type *t) {
-    int64_t lanes = x ? qn_dim(x, 2) / WORD : 0, words = t->words;
+static qn_tensor *lanes_of(qn_tensor *x) {
+    int64_t words = x ? qn_dim(x, 1) : 0, lanes = x ? qn_dim(x, 2) / WORD : 0;
     x = qn_transpose(SHAPE(x, words, lanes, WORD), 1, 2);
     return SHAPE(qn_cast(x, QN_I32), lanes, words * WORD);
+}
+
+/* The sums of several rows are taken of what weights are raised to, and what is too much is taken
+ * off with the least values, of a group each. */
+static bool takes_off(const product_type *t, int64_t rows) {
+    return t->least || (t->more && rows > 1);
 }
 
 quant_rows quant_rows_of(qn_tensor *x, int type) {
     const product_type *t = find(type);
     quant_rows r = {0};
-    int64_t deep = x ? qn_dim(x, 1) : 0, lanes = deep / t->words / WORD;
+    int64_t rows = x ? qn_dim(x, 0) : 0, deep = x ? qn_dim(x, 1) : 0, span = span_of(t, rows, deep);
     int64_t blocks = deep / BLOCK, times = t->groups * BLOCK / elements_of(t);
+    int64_t lanes = deep / t->words / WORD / span, each = lanes / blocks / times;
     qn_tensor *q = quant_rounded(x, blocks, &r.scales);
-    q = SHAPE(qn_cast(q, QN_I8), blocks, t->words, BLOCK / t->words);
-    if (t->words > 1) q = qn_transpose(q, 1, 2);
-    r.whole = qn_contiguous(SHAPE(q, t->words, lanes * WORD));
+    q = SHAPE(qn_cast(q, QN_I8), blocks, t->words, times, span, each * WORD);
+    q = qn_permute(q, 6, (const int[]){0, 4, 2, 1, 3, 5});
+    r.whole = qn_contiguous(SHAPE(q, span * t->words, lanes * WORD));
     r.scales = qn_contiguous(r.scales);
-    qn_tensor *sums = qn_cast(qn_sum(lanes_of(r.whole, t), -1, false), QN_I32);
-    if (t->least) {
-        qn_tensor *all = qn_sum(SHAPE(sums, blocks, times, lanes / blocks / times), -1, false);
+    qn_tensor *sums = qn_cast(qn_sum(lanes_of(r.whole), -1, false), QN_I32);
+    if (takes_off(t, rows)) {
+        qn_tensor *all = qn_sum(SHAPE(sums, blocks, times, each), -1, false);
         r.sums = qn_contiguous(qn_mul(quant_float(all), SHAPE(r.scales, blocks, 1)));
     }
-    if (t->more) r.excess = qn_contiguous(sums ? qn_mul(sums, func_integer(sums, -t->more)) : NULL);
+    if (t->more && rows == 1)
+        r.excess = qn_contiguous(sums ? qn_mul(sums, func_integer(sums, -t->more)) : NULL);
     return r;
 }
 
 /* ---- the product ----------------------------------------------------------------------------- */
 
 /* What is taken off, f32 [m, n]; NULL: nothing is. */
-static qn_tensor *least_of(const quant_rows *r, qn_tensor *blocks, int64_t n,
-                           const product_type *t) {
-    if (!t->least || !r->sums) return NULL;
+static qn_tensor *taken_off(const quant_rows *r, qn_tensor *blocks, int64_t n,
+                            const product_type *t) {
+    if (!r->sums) return NULL;
     int64_t m = qn_dim(r->sums, 0), groups = qn_dim(r->sums, 1) * qn_dim(r->sums, 2);
     int64_t count = groups / t->groups;
-    qn_tensor *x = qn_reshape(t->least(blocks), 4, (const int64_t[]){1, n, count, t->groups});
+    qn_tensor *l = t->least ? t->least(blocks) : NULL;
+    if (t->more && m > 1) {
+        qn_tensor *more = t->scale(blocks);
+        more = qn_mul(more, qn_like(more, t->more));
+        l = l ? qn_add(l, more) : more;
+    }
+    qn_tensor *x = qn_reshape(l, 4, (const int64_t[]){1, n, count, t->groups});
     x = qn_mul(x, qn_reshape(r->sums, 4, (const int64_t[]){m, 1, count, t->groups}));
     return qn_sum_axes(x, 2, (const int[]){2, 3}, false);
+}
+
+/* u8 [R, lanes, products]: `span` words of a group, in the order of the rows. */
+static qn_tensor *spanned(qn_tensor *w, const product_type *t, int64_t span) {
+    int64_t each = t->lanes / t->groups / span;
+    if (span == 1) return w;
+    w = SHAPE(w, t->groups, span, each, t->words * WORD);
+    return SHAPE(qn_transpose(w, 2, 3), t->groups * each, span * t->words * WORD);
 }
 
 qn_tensor *quant_product(const quant_rows *r, qn_tensor *blocks, int type) {
     const product_type *t = find(type);
     if (!r->whole || !r->scales || !blocks) return NULL;
-    int64_t m = qn_dim(r->whole, 0), n = qn_dim(blocks, 0), products = t->words * WORD;
-    int64_t lanes = qn_dim(r->whole, 2) / WORD, each = t->lanes / t->groups;
-    int64_t count = lanes / t->lanes, groups = lanes / each, of_rows = qn_dim(r->scales, 1);
+    int64_t m = qn_dim(r->whole, 0), n = qn_dim(blocks, 0), products = qn_dim(r->whole, 1) * WORD;
+    int64_t lanes = qn_dim(r->whole, 2) / WORD, span = products / t->words / WORD;
+    int64_t each = t->lanes / t->groups / span, groups = lanes / each;
+    int64_t count = groups / t->groups, of_rows = qn_dim(r->scales, 1);
     blocks = qn_reshape(blocks, 2, (const int64_t[]){n * count, quant_find(type)->bytes});
-    qn_tensor *least = least_of(r, blocks, n, t);
-    qn_tensor *w = qn_cast(t->raised(blocks), QN_I32), *x = lanes_of(r->whole, t);
+    qn_tensor *off = taken_off(r, blocks, n, t);
+    qn_tensor *w = qn_cast(spanned(t->raised(blocks), t, span), QN_I32), *x = lanes_of(r->whole);
     w = qn_reshape(w, 5, (const int64_t[]){1, n, lanes, products, 1});
     x = qn_reshape(x, 5, (const int64_t[]){m, 1, lanes, 1, products});
     qn_tensor *y = qn_reshape(qn_matmul(x, w), 3, (const int64_t[]){m, n, lanes});
-    if (t->more) y = qn_add(y, qn_reshape(r->excess, 3, (const int64_t[]){m, 1, lanes}));
+    if (r->excess) y = qn_add(y, qn_reshape(r->excess, 3, (const int64_t[]){m, 1, lanes}));
     y = qn_reshape(quant_float(y), 4, (const int64_t[]){m, n, groups, each});
     qn_tensor *s =
         qn_reshape(t->scale(blocks), 4, (const int64_t[]){1, n, of_rows, groups / of_rows});
     s = qn_mul(s, qn_reshape(r->scales, 4, (const int64_t[]){m, 1, of_rows, 1}));
     y = qn_mul(y, qn_reshape(s, 4, (const int64_t[]){m, n, groups, 1}));
     y = qn_sum(qn_reshape(y, 3, (const int64_t[]){m, n, lanes}), -1, false);
-    return least ? qn_sub(y, least) : y;
+    return off ? qn_sub(y, off) : y;
 }

@@ -148,7 +148,8 @@ static void say_row_loops(scheduler *m, stmt_id body, int rows) {
         else if (!schedule_has_inner(m, c.body))
             say_along(m, &c, rows);
         else if (rows == 1 && schedule_is_block_dots(m, &c, &d))
-            say_of(m->k, d.use, schedule_block_dots_grouping(m, &c));
+            say_of(m->k, d.use,
+                   schedule_block_dots_grouping(m, &c, schedule_is_block_rows(m, body)));
         else if (rows > 1 || !schedule_reduces_columns(m, &c, merged_of(m, &c).trips))
             say_row_loops(m, c.body, rows);
     }

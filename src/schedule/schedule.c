@@ -488,6 +488,7 @@ static stmt_id only_reduction(const scheduler *m, stmt_id loop) {
 }
 
 static bool columns(scheduler *m, loop_chain *c, int i);
+static void row_loops(scheduler *m, stmt_id body, int rows);
 
 bool schedule_reduces_columns(scheduler *m, const loop_chain *c, int64_t trips) {
     mem_id tile[SCHEDULE_TILES];
@@ -504,39 +505,38 @@ static bool goes_across(scheduler *m, const loop_chain *c) {
            schedule_rows_in_order(m, c->body);
 }
 
-/* Loops inside a row, `rows` rows at a time: each vectorized along itself. */
+void schedule_row_loop(scheduler *m, loop_h loop, int rows, bool *streamed) {
+    loop_chain c = loop_chain_of(m, stmt_of(m, loop));
+    mem_id tile[SCHEDULE_TILES];
+    schedule_merge_in_step(m, &c);
+    if (schedule_has_inner(m, c.body)) {
+        if (rows == 1 && schedule_block_dots(m, &c)) return;
+        if (rows > 1 || !goes_across(m, &c) || !columns(m, &c, c.n - 1)) row_loops(m, c.body, rows);
+        return;
+    }
+    int64_t pages = machine_pages(m->limits, false);
+    int tiles = schedule_reduced_tiles(m, c.body, tile);
+    if (!tiles) loop_chain_inward(m, &c, schedule_most_contiguous(m, &c));
+    stmt_id inner = stmt_of(m, c.loop[c.n - 1]);
+    bool streams = schedule_streams(m, inner, schedule_trips(m, inner), pages * m->limits->page);
+    bool asks =
+        streams && *streamed && schedule_ops(m, inner) >= m->limits->memory_ops && !m->copy.id;
+    *streamed |= streams;
+    if (tiles) {
+        reduction_loop(m, c.loop[c.n - 1], rows, tiles, tile);
+        return;
+    }
+    loop_h steps = vector_loop(m, c.loop[c.n - 1]);
+    if (asks) m->copy = m->use = steps; /* memory would be idle */
+}
+
 static void row_loops(scheduler *m, stmt_id body, int rows) {
     loop_h loop[64];
     int n = 0;
     bool streamed = false;
     for (stmt_id c = schedule_at(m, body)->first; c && n < 64; c = schedule_at(m, c)->next)
         if (schedule_at(m, c)->kind == STMT_LOOP) loop[n++] = loop_of(m, c);
-    for (int i = 0; i < n; i++) {
-        loop_chain c = loop_chain_of(m, stmt_of(m, loop[i]));
-        schedule_merge_in_step(m, &c);
-        if (schedule_has_inner(m, c.body)) {
-            if (rows == 1 && schedule_block_dots(m, &c)) continue;
-            if (rows > 1 || !goes_across(m, &c) || !columns(m, &c, c.n - 1))
-                row_loops(m, c.body, rows);
-            continue;
-        }
-        mem_id tile[SCHEDULE_TILES];
-        int tiles = schedule_reduced_tiles(m, c.body, tile);
-        if (!tiles) loop_chain_inward(m, &c, schedule_most_contiguous(m, &c));
-        stmt_id inner = stmt_of(m, c.loop[c.n - 1]);
-        int64_t pages = machine_pages(m->limits, false);
-        bool streams =
-            schedule_streams(m, inner, schedule_trips(m, inner), pages * m->limits->page);
-        bool asks =
-            streams && streamed && schedule_ops(m, inner) >= m->limits->memory_ops && !m->copy.id;
-        streamed |= streams;
-        if (tiles) {
-            reduction_loop(m, c.loop[c.n - 1], rows, tiles, tile);
-            continue;
-        }
-        loop_h steps = vector_loop(m, c.loop[c.n - 1]);
-        if (asks) m->copy = m->use = steps; /* memory would be idle */
-    }
+    for (int i = 0; i < n; i++) schedule_row_loop(m, loop[i], rows, &streamed);
 }
 
 /* Tiles defined directly in the loop's body, which are accumulated together; how many there are. */

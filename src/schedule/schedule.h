@@ -323,6 +323,9 @@ int schedule_across(scheduler *m, const loop_chain *c);
  * do their head's values? Then lanes go across these, not along the sum. */
 bool schedule_reduces_columns(scheduler *m, const loop_chain *c, int64_t trips);
 /* How many rows are reduced at a time. */
+/* A loop inside a row, `rows` rows at a time, vectorized along itself; *streamed: has one before it
+ * streamed from memory? */
+void schedule_row_loop(scheduler *m, loop_h loop, int rows, bool *streamed);
 int schedule_rows_at_once(scheduler *m, stmt_id body);
 
 /* Rows of schedulers.h. */
@@ -368,9 +371,25 @@ typedef struct block_dots {
 } block_dots;
 bool schedule_is_block_dots(scheduler *m, const loop_chain *c, block_dots *d);
 bool schedule_has_block_dots(scheduler *m, stmt_id row); /* some that fill vectors along the row */
-ir_grouping schedule_block_dots_grouping(const scheduler *m, const loop_chain *c); /* of the sum */
+ir_grouping schedule_block_dots_grouping(const scheduler *m, const loop_chain *c, bool several);
 /* Schedule them; false where the chain, inside a row, is none, or refuses. Its loops become one. */
 bool schedule_block_dots(scheduler *m, loop_chain *c);
+/* The same for several rows and columns that share vectors of weights: the loops over trips of the
+ * row, over their vectors and over lanes of what is scaled there. */
+typedef struct block_loops {
+    loop_h trip, vector, lanes;
+    mem_id sum;
+    stmt_id use;
+} block_loops;
+bool schedule_block_dots_shared(scheduler *m, loop_chain *c, block_loops *l);
+/* What the tile's loops and groups of lanes have in common is made side by side, once a trip. */
+void schedule_block_scales(scheduler *m, const block_loops *l, int n, const loop_h *tile);
+
+/* ---- block_rows.c ---------------------------------------------------------------------------- */
+
+/* Several rows of such products, and columns, at a time; `body`: of the loop over columns. */
+bool schedule_is_block_rows(scheduler *m, stmt_id body);
+bool schedule_block_rows(scheduler *m, stmt_id loop);
 
 /* ---- block_product.c ------------------------------------------------------------------------- */
 

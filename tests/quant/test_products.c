@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { BLOCK = 32, SUPER = 256, ROWS_MOST = 3, COLUMNS_MOST = 40, DEEP_MOST = 4096 };
+enum { BLOCK = 32, SUPER = 256, ROWS_MOST = 17, FEW = 3, COLUMNS_MOST = 40, DEEP_MOST = 4096 };
 
 static float x_of[ROWS_MOST * DEEP_MOST];
 static uint8_t w_of[COLUMNS_MOST * DEEP_MOST * 34 / BLOCK];
@@ -99,15 +99,15 @@ static double of_q6_k(const uint8_t *b, int i) {
 
 /* By type: where f16 are in a block, behind each other. */
 static const struct {
-    int type, elements, bytes, words, halves, at;
+    int type, elements, bytes, words, halves, at, scales; /* .. of 32 elements */
     double (*value)(const uint8_t *block, int i);
 } types[] = {
-    {QN_Q8_0, 32, 34, 1, 1, 0, of_q8_0},       {QN_Q4_0, 32, 18, 2, 1, 0, of_q4_0},
-    {QN_Q4_1, 32, 20, 2, 2, 0, of_q4_1},       {QN_MXFP4, 32, 17, 2, 0, 0, of_mxfp4},
-    {QN_IQ4_NL, 32, 18, 2, 1, 0, of_iq4_nl},   {QN_Q4_K, 256, 144, 1, 2, 0, of_q4_k},
-    {QN_IQ4_XS, 256, 136, 2, 1, 0, of_iq4_xs}, {QN_Q2_K, 256, 84, 1, 2, 80, of_q2_k},
-    {QN_Q3_K, 256, 110, 1, 1, 108, of_q3_k},   {QN_Q5_K, 256, 176, 1, 2, 0, of_q5_k},
-    {QN_Q6_K, 256, 210, 1, 1, 208, of_q6_k},
+    {QN_Q8_0, 32, 34, 1, 1, 0, 1, of_q8_0},       {QN_Q4_0, 32, 18, 2, 1, 0, 1, of_q4_0},
+    {QN_Q4_1, 32, 20, 2, 2, 0, 1, of_q4_1},       {QN_MXFP4, 32, 17, 2, 0, 0, 1, of_mxfp4},
+    {QN_IQ4_NL, 32, 18, 2, 1, 0, 1, of_iq4_nl},   {QN_Q4_K, 256, 144, 1, 2, 0, 1, of_q4_k},
+    {QN_IQ4_XS, 256, 136, 2, 1, 0, 1, of_iq4_xs}, {QN_Q2_K, 256, 84, 1, 2, 80, 2, of_q2_k},
+    {QN_Q3_K, 256, 110, 1, 1, 108, 2, of_q3_k},   {QN_Q5_K, 256, 176, 1, 2, 0, 1, of_q5_k},
+    {QN_Q6_K, 256, 210, 1, 1, 208, 2, of_q6_k},
 };
 
 static void fill(uint64_t seed, int t, int64_t floats, int64_t blocks) {
@@ -124,10 +124,13 @@ static void fill(uint64_t seed, int t, int64_t floats, int64_t blocks) {
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* Where the rows' element lies in what quant_rows_of gives. */
-static int64_t place(int t, int64_t row, int64_t deep, int64_t i) {
-    int64_t each = BLOCK / types[t].words, word = i % BLOCK / each;
-    return row * deep + word * (deep / types[t].words) + i / BLOCK * each + i % each;
+/* Where the rows' element lies in what quant_rows_of gives, with so many words a lane: those of a
+ * byte, and then the next ones of its group. */
+static int64_t place(int t, int64_t row, int64_t deep, int64_t i, int64_t words) {
+    int64_t half = BLOCK / types[t].words, word = i % BLOCK / half, span = words / types[t].words;
+    int64_t group = half / types[t].scales, lanes = group / span, in = i % half;
+    int64_t at = i / BLOCK * (half / span) + in / group * lanes + in % lanes;
+    return row * deep + (in % group / lanes * types[t].words + word) * (deep / words) + at;
 }
 
 static bool read_all(qn_tensor *t, void *to, size_t bytes) {
@@ -150,6 +153,7 @@ static void check_product(qn_ctx *qn, int t, int64_t m, int64_t n, int64_t block
     CHECK(quant_has_product(types[t].type, deep));
     quant_rows r = quant_rows_of(x, types[t].type);
     qn_tensor *y = quant_product(&r, w, types[t].type);
+    int64_t words = qn_dim(r.whole, 1);
     int8_t *whole = malloc((size_t)(m * deep));
     float *d = malloc((size_t)(m * deep / BLOCK) * 4), *got = malloc((size_t)(m * n) * 4);
     CHECK(read_all(r.whole, whole, (size_t)(m * deep)));
@@ -157,7 +161,7 @@ static void check_product(qn_ctx *qn, int t, int64_t m, int64_t n, int64_t block
     CHECK(read_all(y, got, (size_t)(m * n) * 4));
     for (int64_t i = 0; i < m * deep; i++) {
         double step = (double)d[i / BLOCK], is = (double)x_of[i];
-        double q = whole[place(t, i / deep, deep, i % deep)];
+        double q = whole[place(t, i / deep, deep, i % deep, words)];
         CHECK(fabs(q * step - is) <= step * 0.5001 + 1e-12);
     }
     for (int64_t i = 0; i < m * n; i++) {
@@ -167,7 +171,7 @@ static void check_product(qn_ctx *qn, int t, int64_t m, int64_t n, int64_t block
             const uint8_t *block = row + k / types[t].elements * types[t].bytes;
             double v = types[t].value(block, (int)(k % types[t].elements));
             double term =
-                v * (double)d[(i / n * deep + k) / BLOCK] * whole[place(t, i / n, deep, k)];
+                v * (double)d[(i / n * deep + k) / BLOCK] * whole[place(t, i / n, deep, k, words)];
             sum += term, sizes += fabs(term);
         }
         /* lanes of a block, whose sum is smaller than they, are rounded each */
@@ -187,10 +191,31 @@ static void all_shapes(const char *device, int threads) {
         for (size_t c = 0; c < COUNT_OF(columns); c++)
             for (int t = 0; t < (int)COUNT_OF(types); t++)
                 if (blocks[b] * types[t].elements <= DEEP_MOST)
-                    check_product(qn, t, 1 + (int64_t)(b + c) % ROWS_MOST, columns[c], blocks[b]);
+                    check_product(qn, t, 1 + (int64_t)(b + c) % FEW, columns[c], blocks[b]);
     CHECK(!quant_has_product(QN_Q4_K, 1248)); /* no whole number of blocks */
     CHECK_STR(qn_error(qn), "");
     qn_close(qn);
+}
+
+/* Tiles of rows that are full, in part, and padded; of columns, two and one at a time. */
+static void rows_by(const char *device, int threads, size_t step) {
+    static const int64_t rows[] = {2, 4, 7, 8, 9, 16, 17}, deep[] = {256, 1280, 1024, 2304};
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = device, .threads = threads));
+    for (size_t i = 0; i < COUNT_OF(rows); i += step)
+        for (int t = 0; t < (int)COUNT_OF(types); t++)
+            check_product(qn, t, rows[i], i % 2 ? 33 : 32,
+                          deep[(i + (size_t)t) % COUNT_OF(deep)] / types[t].elements);
+    CHECK_STR(qn_error(qn), "");
+    qn_close(qn);
+}
+
+static void some_rows(const char *device, int threads) {
+    rows_by(device, threads, 5);
+}
+
+static void several_rows_share_weights(void) {
+    rows_by("cpu", 1, 1);
+    rows_by("cpu", 2, 3);
 }
 
 static void rows_times_blocks_are_sums_of_whole_numbers(void) {
@@ -204,6 +229,7 @@ static void and_so_by_plain_loops(void) {
 
 static void and_without_dot_instructions(void) {
     on_each_isa(all_shapes);
+    on_each_isa(some_rows);
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */
@@ -223,10 +249,10 @@ static int halves(qn_tensor *y, qn_tensor **out) { /* as the parts that are turn
 }
 
 /* Once the rows are rounded; on device null, which plans everything and runs nothing. */
-static int kernels_of(int t, int (*take)(qn_tensor *y, qn_tensor **out)) {
+static int kernels_of(int t, int64_t m, int (*take)(qn_tensor *y, qn_tensor **out)) {
     int64_t deep = 1280, bytes = deep / types[t].elements * types[t].bytes;
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null", .threads = 1));
-    qn_tensor *x = qn_from(qn, QN_F32, 2, (int64_t[]){1, deep}, x_of), *out[2];
+    qn_tensor *x = qn_from(qn, QN_F32, 2, (int64_t[]){m, deep}, x_of), *out[2];
     qn_tensor *w = qn_from(qn, QN_U8, 2, (int64_t[]){64, bytes}, w_of);
     quant_rows r = quant_rows_of(x, types[t].type);
     qn_tensor *rows[4] = {r.whole, r.scales};
@@ -248,15 +274,18 @@ static int kernels_of(int t, int (*take)(qn_tensor *y, qn_tensor **out)) {
  * their difference. */
 static void weights_are_read_by_one_kernel(void) {
     for (int t = 0; t < (int)COUNT_OF(types); t++) {
-        CHECK_INT(kernels_of(t, itself), 1);
-        CHECK_INT(kernels_of(t, activated), 1);
-        CHECK(kernels_of(t, halves) <= 3);
+        CHECK_INT(kernels_of(t, 1, itself), 1);
+        CHECK_INT(kernels_of(t, 1, activated), 1);
+        CHECK(kernels_of(t, 1, halves) <= 3);
+        CHECK_INT(kernels_of(t, 4, itself), 1);
+        CHECK(kernels_of(t, 4, activated) <= 2);
     }
 }
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(rows_times_blocks_are_sums_of_whole_numbers);
+    RUN(several_rows_share_weights);
     RUN(and_so_by_plain_loops);
     RUN(weights_are_read_by_one_kernel);
     RUN(and_without_dot_instructions);

@@ -110,6 +110,65 @@ static void scales_are_made_side_by_side(void) {
     }
 }
 
+/* A few rows of the same; with `others` a second sum, a block each. */
+static void rows_of_blocks(char text[1300], int rows, int columns, bool others) {
+    const char *more = "      def t2 = f32(0)\n"
+                       "      for c < 80 {\n"
+                       "        t2[0] += mul(cast:f32(a1[1360*i + 17*c]), a3[80*h + c])\n"
+                       "      }\n";
+    snprintf(text, 1300,
+             "kernel \"rows\" {\n"
+             "  arg a0 f32[%d] write\n"
+             "  arg a1 u8[%d] read\n"
+             "  arg a2 i8[%d] read\n"
+             "  arg a3 f32[%d] read\n"
+             "  local t0 f32[1]\n"
+             "  local t1 i32[1]\n"
+             "  local t2 f32[1]\n"
+             "  for h < %d {\n"
+             "    for i < %d {\n"
+             "      def t0 = f32(0)\n"
+             "      for b < 320 {\n"
+             "        def t1 = i32(0)\n"
+             "        for k < 4 {\n"
+             "          t1[0] += mul(cast:i32(a1[1360*i + 17*(b/4) + 4*b - 16*(b/4) + k + 1]), "
+             "cast:i32(a2[1280*h + 4*b + k]))\n"
+             "        }\n"
+             "        t0[0] += mul(cast:f32(t1[0]), mul(cast:f32(add(mul(cast:i32(a1[1360*i + "
+             "17*(b/4)]), i32(37)), i32(11))), a3[80*h + b/4]))\n"
+             "      }\n"
+             "%s"
+             "      a0[%d*h + i] = %s\n"
+             "    }\n"
+             "  }\n"
+             "}\n",
+             rows * columns, columns * 1360, rows * 1280, rows * 80, rows, columns,
+             others ? more : "", columns, others ? "sub(t0[0], t2[0])" : "t0[0]");
+}
+
+/* Rows share vectors of weights, columns those of rows; as many vectors a trip as share one of
+ * scales. */
+static void few_rows_of_blocks_share_weights(void) {
+    static const struct {
+        int rows, columns;
+        bool others;
+        const char *has, *has_not;
+    } of[] = {{16, 256, false, "split h 8 -> io mr\n", "pad"},
+              {16, 256, false, "accumulate_through t0 mr\n", "prefetch"},
+              {16, 256, false, "compute_at o mr nr u g\n", "rfactor t3"},
+              {16, 256, false, "split w 4 -> o u\n", "pad"},
+              {5, 256, false, "split h 5 -> io mr\n", "pad"},
+              {17, 256, false, "pad h 6\n", "split h 8"},
+              {8, 33, false, "compute_at o mr u g\n", " nr"},
+              {8, 256, true, "rfactor t2 v", "accumulate_through t2"},
+              {1, 256, false, "split w 16 -> u v\n", "accumulate_through"}};
+    for (int i = 0; i < (int)COUNT_OF(of); i++) {
+        char text[1300];
+        rows_of_blocks(text, of[i].rows, of[i].columns, of[i].others);
+        check_default(text, of[i].has, of[i].has_not);
+    }
+}
+
 /* The same of many rows and columns; words of so many columns lie behind each other. */
 static void block_product_of(char text[1200], int rows, int columns, int width) {
     int blocks = 4, panel = width * 32 * blocks;
@@ -162,6 +221,7 @@ static void many_rows_of_blocks_get_a_tile(void) {
 static void all(void) {
     RUN(blocks_of_bytes_go_by_words_in_lanes);
     RUN(scales_are_made_side_by_side);
+    RUN(few_rows_of_blocks_share_weights);
     RUN(many_rows_of_blocks_get_a_tile);
 }
 

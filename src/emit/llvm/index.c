@@ -385,26 +385,36 @@ val llvm_truth(llvm *s, sym a) {
 
 /* ---- addressing ----------------------------------------------------------------------------- */
 
-/* Is it step*v + c*(v / n) of lanes v? Then lanes come in runs of n. */
-static void find_runs(llvm *s, sym rest, llvm_index *out) {
-    sym_linear t = sym_terms(s->syms, rest);
-    int64_t step = 0, more = 0, run = 0;
-    const sym *x;
-    if (t.constant) return;
-    for (int i = 0; i < t.n; i++) {
-        bool divides = !run && sym_kind_of(s->syms, t.term[i]) == SYM_DIV;
-        if (t.term[i] == s->lane_var)
-            step = t.coef[i];
-        else if (divides && sym_operands(s->syms, t.term[i], &x) == 2 && x[0] == s->lane_var &&
-                 sym_is_const(s->syms, x[1], &run))
-            more = t.coef[i];
-        else
-            return;
+/* Each lane's part of the index, where that is a number. */
+static const int64_t *lane_offsets(llvm *s, sym rest) {
+    int64_t *offset = arena_alloc(&s->arena, (size_t)s->lanes * sizeof *offset);
+    for (int i = 0; i < s->lanes; i++) {
+        sym lane = sym_const(s->syms, i);
+        if (!sym_is_const(s->syms, sym_subst(s->syms, rest, 1, &s->lane_var, &lane), &offset[i]))
+            return NULL;
     }
-    if (run < 2 || run >= s->lanes || s->lanes % run) return;
-    out->run = (int)run;
-    out->step = step;
-    out->jump = step * run + more;
+    return offset;
+}
+
+/* Do lanes come in runs of n, evenly spaced within each? */
+static bool are_runs(const llvm *s, const int64_t *offset, int n) {
+    for (int i = 0; i < s->lanes; i++)
+        if (offset[i] != offset[i - i % n] + (i % n) * (offset[1] - offset[0])) return false;
+    return true;
+}
+
+/* The longest runs of lanes, if there are such. */
+static void find_runs(llvm *s, sym rest, llvm_index *out) {
+    const int64_t *offset = lane_offsets(s, rest);
+    for (int n = s->lanes / 2; offset && n > 1; n /= 2) {
+        if (s->lanes % n || !are_runs(s, offset, n)) continue;
+        int64_t *jump = arena_alloc(&s->arena, (size_t)(s->lanes / n) * sizeof *jump);
+        for (int i = 0; i * n < s->lanes; i++) jump[i] = offset[i * n];
+        out->run = n;
+        out->step = offset[1] - offset[0];
+        out->jump = jump;
+        return;
+    }
 }
 
 void llvm_index_of(llvm *s, sym a, llvm_index *out) {

@@ -249,7 +249,7 @@ typedef struct llvm_index {
     int64_t step;              /* STRIDE_CONSTANT: lane i adds step*i */
     val lanes;                 /* STRIDE_ANY: to be added, i32 or i64 lanes */
     int run;                   /* STRIDE_ANY, not 0: and it is step * (i mod run) .. */
-    int64_t jump;              /* .. + jump * (i / run), of a multiple of run lanes */
+    const int64_t *jump;       /* .. + jump[i / run], of a multiple of run lanes */
 } llvm_index;
 void llvm_index_of(llvm *s, sym a, llvm_index *out);
 
@@ -277,13 +277,14 @@ typedef struct llvm_address {
     val pointer;
     int64_t size, align;
 } llvm_address;
-/* A vector whose lanes come in runs: of `several` elements side by side, `jump` bytes behind those
- * of the run before, or of one for all its lanes, side by side with the next run's. */
+/* A vector whose lanes come in runs: run i of `several` elements side by side, from element jump[i]
+ * on, or of one for all its lanes, side by side with the next run's. */
 typedef struct llvm_runs {
     llvm_address at;
     bool several;
     int run;
-    int64_t jump;
+    const int64_t *jump;
+    int64_t unit; /* bytes of an element of these */
 } llvm_runs;
 ll_value llvm_load_runs(llvm *s, llvm_runs r, ll_type element, int level);
 /* A whole vector of them, zeros where the mask's lanes are off. */
@@ -306,8 +307,9 @@ typedef struct llvm_place {
     llvm_stride stride;
     int64_t step;
     val lanes;
-    int run; /* not 0: lanes i at step * (i mod run) elements + jump * (i / run) bytes */
-    int64_t jump;
+    int run; /* not 0: lanes i at step * (i mod run) + jump[i / run] elements .. */
+    const int64_t *jump;
+    int64_t unit; /* .. of so many bytes */
     bool bypass;  /* whole vectors here may be written past the caches */
     bool overlap; /* words at distances that are no words */
 } llvm_place;

@@ -114,7 +114,8 @@ ll_value llvm_load_runs(llvm *s, llvm_runs r, ll_type element, int level) {
     ll_type t = llvm_vector(s, element, r.several ? r.run : runs);
     val part[IR_LANES], at = r.at.pointer;
     for (int i = 0; i < n; i++) {
-        if (i) at = llvm_gep(s, r.at.pointer, 1, llvm_int(s, s->t_i64, i * r.jump));
+        if (r.jump[i] || i)
+            at = llvm_gep(s, r.at.pointer, r.unit, llvm_int(s, s->t_i64, r.jump[i]));
         llvm_at(s, level);
         part[i] = (val){s->L->BuildLoad2(s->b, t, at.v, ""), level, true};
         s->L->SetAlignment(part[i].v, (unsigned)r.at.align);

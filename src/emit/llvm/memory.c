@@ -18,15 +18,22 @@ enum { MOST_APART = 4 };
 
 /* ---- loads as expressions ------------------------------------------------------------------- */
 
+/* Do runs follow each other, element by element? */
+static bool are_neighbours(const llvm *s, const llvm_place *p) {
+    for (int i = 0; i * p->run < s->lanes; i++)
+        if (p->jump[i] != p->jump[0] + i) return false;
+    return true;
+}
+
 /* Can runs of lanes be loaded: elements side by side, or one that is the same for all of a run, in
  * turn? */
 static bool is_in_runs(const llvm *s, const llvm_place *p, val mask) {
     return p->run && !mask.v && s->lanes == s->width &&
-           (p->step == 1 || (p->step == 0 && p->jump == p->size));
+           (p->step == 1 || (p->step == 0 && p->unit == p->size && are_neighbours(s, p)));
 }
 
 static llvm_runs runs_at(const llvm_place *p) {
-    return (llvm_runs){{p->pointer, p->size, p->align}, p->step != 0, p->run, p->jump};
+    return (llvm_runs){{p->pointer, p->size, p->align}, p->step != 0, p->run, p->jump, p->unit};
 }
 
 /* Ask for the line there, to be in all caches (nearness 3) or from the second on (2); outside of

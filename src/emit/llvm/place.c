@@ -76,7 +76,8 @@ llvm_place llvm_place_of(llvm *s, mem_id m, sym index, val dyn) {
                     .step = x.step,
                     .lanes = x.lanes,
                     .run = x.run,
-                    .jump = x.jump * size};
+                    .jump = x.jump,
+                    .unit = size};
     p.bypass = !dyn.v && may_bypass(s, &p, index);
     if (dyn.v) add_dynamic(s, &p, &x, dyn);
     for (int i = 0; i < x.terms; i++) p.pointer = llvm_gep(s, p.pointer, p.size, x.term[i]);

@@ -66,11 +66,15 @@ bool schedule_has_block_dots(scheduler *m, stmt_id row) {
     return false;
 }
 
-ir_grouping schedule_block_dots_grouping(const scheduler *m, const loop_chain *c) {
+/* Vectors of the row in a trip. */
+static int vectors_of(const scheduler *m, const loop_chain *c, int most) {
     int64_t trips = all_trips(m, c);
-    int chains = CHAINS;
-    while (chains > 1 && trips % (chains * m->lanes)) chains /= 2;
-    return ir_grouped(1, chains, m->lanes);
+    while (most > 1 && trips % (most * m->lanes)) most /= 2;
+    return most;
+}
+
+ir_grouping schedule_block_dots_grouping(const scheduler *m, const loop_chain *c, bool several) {
+    return ir_grouped(1, several ? 1 : vectors_of(m, c, CHAINS), m->lanes);
 }
 
 /* Give the products' tile an element for each of the loop's trips; the loop of those that are
@@ -155,18 +159,35 @@ static loop_h scales_first(scheduler *m, stmt_id use, loop_h row, loop2 vector) 
     return step_merge(m, lane.outer, lane.inner, "v");
 }
 
-bool schedule_block_dots(scheduler *m, loop_chain *c) {
-    block_dots d;
-    if (!schedule_is_block_dots(m, c, &d)) return false;
-    const ir_grouping g = ir_m(m->k, d.sum)->sum;
-    int step = g.chains * g.lanes;
-    if (g.lanes < 2) return false;
+/* The dots' words go inside of the vectors, the last loop inmost. */
+static void words_inside(scheduler *m, loop_chain *words, int n, const loop_h *vectors) {
+    if (trips_of(m, words->loop[words->n - 1]) > PARTS) {
+        loop2 word = step_split(m, words->loop[words->n - 1], PARTS, "word", "part");
+        words->loop[words->n - 1] = word.outer;
+        words->loop[words->n++] = word.inner;
+    }
+    for (int i = words->n - 1; i >= 0; i--) {
+        step_want(m, words->loop[i], i == words->n - 1 ? WANT_WORD : WANT_UNROLL);
+        for (int k = 0; k < n; k++) step_swap(m, words->loop[i], vectors[k]);
+    }
+}
+
+/* The row's loops become one. */
+static bool merge_row(scheduler *m, loop_chain *c) {
     for (; c->n > 1; loop_chain_drop(c, c->n - 1)) {
         loop_h both = step_merge(maybe(m), c->loop[c->n - 2], c->loop[c->n - 1], "b");
         if (!both.id) return false;
         c->loop[c->n - 2] = both;
     }
-    if (!schedule_pad(m, c->loop[0], step)) return false;
+    return true;
+}
+
+bool schedule_block_dots(scheduler *m, loop_chain *c) {
+    block_dots d;
+    if (!schedule_is_block_dots(m, c, &d)) return false;
+    const ir_grouping g = ir_m(m->k, d.sum)->sum;
+    int step = g.chains * g.lanes;
+    if (g.lanes < 2 || !merge_row(m, c) || !schedule_pad(m, c->loop[0], step)) return false;
     loop2 row = step_split(m, c->loop[0], step, "o", "w");
     loop2 vector = step_split(m, row.inner, g.lanes, "u", "v");
     if (!vector.outer.id) return true;
@@ -176,15 +197,43 @@ bool schedule_block_dots(scheduler *m, loop_chain *c) {
     loop_h lanes = spread(m, d.part, vector.inner), chains = spread(m, d.part, vector.outer);
     mem_id wide = step_rfactor(m, d.sum, lanes).tile;
     if (wide && g.chains > 1) step_rfactor(m, wide, chains);
-    if (trips_of(m, d.words.loop[d.words.n - 1]) > PARTS) {
-        loop2 word = step_split(m, d.words.loop[d.words.n - 1], PARTS, "word", "part");
-        d.words.loop[d.words.n - 1] = word.outer;
-        d.words.loop[d.words.n++] = word.inner;
-    }
-    for (int i = d.words.n - 1; i >= 0; i--) { /* words inside the lanes, the last loop inmost */
-        step_want(m, d.words.loop[i], i == d.words.n - 1 ? WANT_WORD : WANT_UNROLL);
-        step_swap(m, d.words.loop[i], vector.outer);
-        step_swap(m, d.words.loop[i], vector.inner);
-    }
+    words_inside(m, &d.words, 2, (const loop_h[]){vector.outer, vector.inner});
     return true;
+}
+
+bool schedule_block_dots_shared(scheduler *m, loop_chain *c, block_loops *l) {
+    block_dots d;
+    if (!schedule_is_block_dots(m, c, &d)) return false;
+    const ir_grouping g = ir_m(m->k, d.sum)->sum;
+    if (g.lanes < 2 || g.chains > 1) return false;
+    if (!merge_row(m, c) || !schedule_pad(m, c->loop[0], g.lanes)) return false;
+    loop2 vector = step_split(m, c->loop[0], g.lanes, "w", "v");
+    int64_t group = group_of(m, d.use, vector.inner); /* so many share a vector of scales */
+    if (trips_of(m, vector.outer) % group) group = 1;
+    loop2 trip = step_split(m, vector.outer, group, "o", "u");
+    step_want(m, trip.inner, WANT_UNROLL);
+    step_want(m, vector.inner, WANT_VEC);
+    *l = (block_loops){trip.outer, trip.inner, spread(m, d.part, vector.inner), d.sum, d.use};
+    step_rfactor(m, d.sum, l->lanes);
+    words_inside(m, &d.words, 1, &vector.inner);
+    return true;
+}
+
+void schedule_block_scales(scheduler *m, const block_loops *l, int n, const loop_h *tile) {
+    int64_t group = group_of(m, l->use, l->lanes);
+    if (group < 2) return;
+    step_mark mark = steps_mark(m);
+    loop2 lane = step_split(m, l->lanes, group, "g", "l");
+    stage_axes axes = {0};
+    for (int i = 0; i < n; i++) stage_axis(&axes, tile[i], false);
+    stage_axis(&axes, l->vector, false);
+    stage_axis(&axes, lane.outer, false);
+    made_stage made = step_compute_at(maybe(m), l->trip, &axes);
+    if (!made.tile) {
+        steps_back(m, &mark);
+        return;
+    }
+    const loop_h *last = &made.copy.loop[made.copy.n - 2];
+    step_want(m, step_merge(m, last[0], last[1], "s"), WANT_VEC);
+    step_want(m, step_merge(m, lane.outer, lane.inner, "v"), WANT_VEC);
 }
