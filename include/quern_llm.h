@@ -39,8 +39,8 @@ typedef struct qn_llm_options {
     int64_t caches;          /* how many texts it can have read at a time, to 1024; 0: 1 */
     bool copied;             /* weights are read into memory, not mapped */
     int64_t activation_bits; /* 8: what weights in blocks are multiplied with is rounded to bytes,
-                              * by blocks of 32: for a single token, for a chunk of a prompt, and
-                              * for eight texts and more that are made together. Faster, and other
+                              * by blocks of 32: for tokens, of one text or several that are made
+                              * together, and for chunks of a prompt. Faster, and other
                               * logits (docs/llm.md); 0: f32 */
     int64_t cache_bits;      /* of a number in the cache: 32 or 16, floats; 8, whole numbers in
                               * blocks of 32 with an f16 each, as q8_0 has them; 4, the same of rows
@@ -187,9 +187,8 @@ QN_API qn_code qn_llm_step(qn_llm *m, qn_llm_progress *out, size_t size);
 /* A step of the text of each of n caches, whichever is selected, into out [n], `size` bytes each.
  * Those that make a token make it together, 32 at a time: weights are read once for all of them, so
  * that many texts take little longer than one (but for mixtures of experts). Their logits are those
- * of qn_llm_step but for the last bits; with activation_bits 8, those of fewer than eight texts are
- * of f32. QN_EARG: a cache is given twice, or as qn_llm_step; nothing was done. Other errors are of
- * the texts whose state is QN_LLM_FAILED; the rest have gone on. */
+ * of qn_llm_step but for the last bits. QN_EARG: a cache is given twice, or as qn_llm_step; nothing
+ * was done. Other errors are of the texts whose state is QN_LLM_FAILED; the rest have gone on. */
 QN_API qn_code qn_llm_step_many(qn_llm *m, int64_t n, const int64_t *caches, qn_llm_progress *out,
                                 size_t size);
 

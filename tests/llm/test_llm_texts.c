@@ -63,6 +63,54 @@ static void choices_repeat_by_their_seed(void) {
     qn_close(qn);
 }
 
+enum { MANY = 5000 };
+
+/* In the order of logits, and of ids where they are equal: the id that the seed's number falls on. */
+static int32_t drawn_plainly(int n, const float *logits, uint64_t seed) {
+    static int order[MANY];
+    static double p[MANY];
+    double most = -INFINITY, all = 0;
+    for (int i = 0; i < n; i++) most = fmax(most, (double)logits[i]);
+    for (int i = 0; i < n; i++) all += p[i] = exp((double)logits[i] - most);
+    for (int i = 0; i < n; i++) {
+        int at = i;
+        for (; at > 0 && logits[order[at - 1]] < logits[i]; at--) order[at] = order[at - 1];
+        order[at] = i;
+    }
+    uint64_t z = seed + 0x9e3779b97f4a7c15u; /* splitmix64 */
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    z ^= z >> 31;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    z ^= z >> 31;
+    double left = (double)(z >> 11) * 0x1p-53 * all;
+    for (int i = 0; i < n; i++)
+        if ((left -= p[order[i]]) < 0) return order[i];
+    return order[0];
+}
+
+/* Of logits that spread, of such that are nearly or wholly the same, of both signs. */
+static void choices_are_those_of_the_order(void) {
+    static float logits[MANY];
+    static const int sizes[] = {1, 2, 3, 100, MANY};
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
+    uint64_t seed = 1;
+    for (int s = 0; s < 5; s++)
+        for (int kind = 0; kind < 4; kind++) {
+            const double step = (const double[]){1e-3, 1e-8, 2, 0}[kind];
+            for (int i = 0; i < sizes[s]; i++)
+                logits[i] = (float)(((double)(test_rand(&seed) % 8001) - 4000) * step);
+            if (sizes[s] > 2) logits[1] = -INFINITY, logits[2] = -0.0f;
+            for (uint64_t k = 0; k < (sizes[s] == MANY ? 8 : 50); k++)
+                CHECK_INT(qn_sample(qn, sizes[s], logits, 0, NULL,
+                                    &QN_SAMPLE_OPTIONS(.temperature = 1, .seed = k)),
+                          drawn_plainly(sizes[s], logits, k));
+        }
+    CHECK_STR(qn_error(qn), "");
+    qn_close(qn);
+}
+
 /* ---- texts ----------------------------------------------------------------------------------- */
 
 typedef struct heard {
@@ -320,6 +368,7 @@ int main(int argc, char **argv) {
     if (!folder_make()) return 1;
     RUN(choices_keep_to_their_limits);
     RUN(choices_repeat_by_their_seed);
+    RUN(choices_are_those_of_the_order);
     RUN(generates_what_choosing_by_hand_does);
     RUN(results_go_straight_to_the_next_call);
     RUN(texts_come_as_they_are_at_once);
