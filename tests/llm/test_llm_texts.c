@@ -65,7 +65,8 @@ static void choices_repeat_by_their_seed(void) {
 
 enum { MANY = 5000 };
 
-/* In the order of logits, and of ids where they are equal: the id that the seed's number falls on. */
+/* In the order of logits, and of ids where they are equal: the id that the seed's number falls on.
+ */
 static int32_t drawn_plainly(int n, const float *logits, uint64_t seed) {
     static int order[MANY];
     static double p[MANY];
