@@ -108,6 +108,19 @@ static void few_rows_share_what_is_made_of_blocks(void) {
     check_default(text, "rfactor t0 v", "stage");
 }
 
+/* Of many rows some at a time, and columns beside them, though that makes each vector of weights
+ * once more: rows from the second cache would take longer. Weights are asked for ahead as well. */
+static void more_rows_than_columns_share_them_in_parts(void) {
+    static const char text[] =
+        "kernel \"blocks\" {\n arg a0 f32[65536] write\n reg t0 f32[1]\n arg a1 f32[65536] read\n"
+        " arg a2 i8[16777216] read\n"
+        " for i < 16 {\n for j < 4096 {\n def t0 = f32(0)\n for k < 4096 {\n"
+        " t0[0] += mul(a1[4096*i + k], mul(f32(0.25), cast:f32(a2[4096*j + k])))\n }\n"
+        " a0[4096*i + j] = t0[0]\n }\n }\n}\n";
+    check_default(text, "split i 4 -> it mr", "split j 1");
+    check_default(text, "prefetch_distance a2", "stage a2");
+}
+
 /* A long scan streams, too, but pages side by side would go out of its order: nothing of the kind
  * is proposed. */
 static void a_scan_is_not_asked_for_pages_side_by_side(void) {
@@ -713,6 +726,7 @@ static void all(void) {
     RUN(columns_that_lie_packed_stay);
     RUN(large_results_go_by_blocks_of_the_sum);
     RUN(few_rows_share_what_is_made_of_blocks);
+    RUN(more_rows_than_columns_share_them_in_parts);
     RUN(lanes_gather_from_tables_alone);
     RUN(a_scan_is_not_asked_for_pages_side_by_side);
     RUN(large_transpositions_write_lines_in_pairs);

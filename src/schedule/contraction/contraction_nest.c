@@ -320,18 +320,26 @@ static int64_t shared_vectors(const plan *p, int lanes, int64_t copies) {
     return 1;
 }
 
+/* Loads and operations that make a vector of the columns' operand. */
+static int64_t making(const plan *p) {
+    stmt_id update = schedule_at(p->m, stmt_of(p->m, p->sum))->first;
+    int64_t ops = schedule_ops(p->m, update) - 2; /* a product and its sum */
+    return p->b->plain || ops < 1 ? 1 + (p->b->as >= 0) : 1 + ops;
+}
+
 /* How many rows and columns at a time, of r and n: of all whose sums fit in registers, beside the
- * columns' vectors and one of a row, those that take the fewest loads and conversions a
- * multiply-add. What is made of more than one value is made once for all rows. */
+ * columns' vectors and one of a row, those that take the fewest loads and operations a
+ * multiply-add. Beside what is made a vector from behind the first cache takes twice as long. */
 static int64_t choose_few(const plan *p, int64_t r, int64_t n, int64_t *columns) {
     const machine *limits = p->m->limits;
-    const bool plain = p->a->plain && p->b->plain;
-    int64_t rows = r;
+    int64_t rows = r, made = making(p), loaded = 1 + (p->a->as >= 0);
     double best = 0;
+    bool near = sat_mul(sat_mul(r, trips_of(p->m, p->sum)), p->size) <= machine_l1(limits);
+    if (!p->b->plain && !near) loaded *= 2;
     *columns = 1; /* other machines group sums of more rows so */
-    for (int64_t some = plain ? 1 : r; some <= r; some++)
+    for (int64_t some = 1; some <= r; some++)
         for (int64_t each = 1; each <= limits->epilogue_streams; each++) {
-            double loads = (double)(some * (1 + (p->a->as >= 0)) + each * (1 + (p->b->as >= 0)));
+            double loads = (double)(some * loaded + each * made);
             double gain = (double)(some * each) / loads;
             if (r % some || n % each || some * each + each >= limits->registers || gain < best)
                 continue;
@@ -435,8 +443,7 @@ bool contraction_few_rows(plan *p, int after) {
         return false;
     if (deep % lanes) return false;
     int64_t some = choose_few(p, r, n, &each);
-    if (build_few_rows(p, some, each, after) && some == r &&
-        n * deep * p->size > machine_second(m->limits))
+    if (build_few_rows(p, some, each, after) && n * deep * p->size > machine_second(m->limits))
         step_prefetch_distance(m, largest_of(p), m->limits->page);
     return true;
 }
