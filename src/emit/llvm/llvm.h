@@ -116,6 +116,7 @@ typedef struct llvm {
     int64_t width;
     int lanes; /* width rounded up to a power of two */
     val mask;  /* of active lanes; v NULL: all */
+    bool some; /* always as many as the width says, which is few powers of two */
 
     llvm_tile *tile;   /* by mem_id */
     uint32_t *version; /* by mem_id: counts what is written to it */

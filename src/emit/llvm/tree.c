@@ -15,6 +15,8 @@
 
 #include <stdio.h>
 
+enum { STORE_PARTS = 3 }; /* by which some lanes are stored, at most */
+
 static void write_block(llvm *s, stmt_id parent);
 
 /* ---- registers ------------------------------------------------------------------------------ */
@@ -126,9 +128,12 @@ static void write_lanes(llvm *s, stmt_id loop, int64_t width) {
     s->width = width;
     s->lanes = padded(width);
     s->mask = llvm_lane_mask(s, t.l.extent);
+    s->some = s->mask.v && sym_is_const(s->syms, t.l.extent, NULL) &&
+              __builtin_popcountll((unsigned long long)width) <= STORE_PARTS;
     write_block(s, loop);
     s->lane_var = SYM_ZERO;
     s->mask = (val){0};
+    s->some = false;
 }
 
 static void write_loop(llvm *s, stmt_id loop) {
