@@ -31,7 +31,7 @@ static void model_free(onnx_model *m) {
         if (m->weight[i]) qn_release(m->weight[i]);
     if (m->aside) qn_close(m->aside);
     arena_free(&m->a);
-    heap_free(h, m->bytes, m->cap);
+    if (m->held) onnx_let_go(m->held);
     heap_free(h, m->path, m->path_size);
     heap_free(h, m->folder, m->folder_size);
     heap_free(h, m, sizeof *m);
@@ -72,6 +72,19 @@ static char *copy_text(heap *h, const char *text, size_t n, size_t *size) {
     return copy;
 }
 
+/* Memory for so many bytes and one more; false: there is none. */
+static bool take_bytes(onnx_model *m, size_t size) {
+    heap *h = &m->ctx->heap;
+    onnx_bytes *held = heap_try(h, sizeof *held);
+    uint8_t *at = held ? heap_try(h, size + 1) : NULL;
+    if (held && !at) heap_free(h, held, sizeof *held);
+    if (!at) return false;
+    *held = (onnx_bytes){h, at, size + 1, 1};
+    m->held = held;
+    m->bytes = at;
+    return true;
+}
+
 /* A model without its bytes, or NULL, and reported. */
 static onnx_model *model_new(qn_ctx *qn, const char *path, const char *folder, size_t folder_size) {
     onnx_model *m = heap_try(&qn->heap, sizeof *m);
@@ -98,9 +111,7 @@ qn_onnx *qn_onnx_parse(qn_ctx *qn, const void *data, size_t size, const char *fo
     onnx_model *m = model_new(qn, "model", folder, folder ? strlen(folder) : 0);
     if (!m) return NULL;
     m->size = size;
-    m->cap = size + 1;
-    m->bytes = heap_try(&qn->heap, m->cap);
-    if (!m->bytes) {
+    if (!take_bytes(m, size)) {
         model_free(m);
         return fail_null(qn, QN_ENOMEM, "onnx_parse: out of memory for %zu bytes", size);
     }
@@ -113,9 +124,7 @@ static int read_file(onnx_model *m, int fd) {
     struct stat st;
     if (fd < 0 || fstat(fd, &st) != 0) return errno ? errno : EIO;
     if (!S_ISREG(st.st_mode)) return EINVAL;
-    m->cap = (size_t)st.st_size + 1;
-    m->bytes = heap_try(&m->ctx->heap, m->cap);
-    if (!m->bytes) return ENOMEM;
+    if (!take_bytes(m, (size_t)st.st_size)) return ENOMEM;
     while (m->size < (size_t)st.st_size) {
         ssize_t n = read(fd, m->bytes + m->size, (size_t)st.st_size - m->size);
         if (n < 0 && errno == EINTR) continue;

@@ -69,6 +69,7 @@ typedef struct onnx_tensor {
     int type, rank;
     int64_t shape[QN_MAX_RANK];
     proto message;        /* where its elements are */
+    const void *lies;     /* the elements themselves, once they are at a multiple of their size */
     const char *location; /* of another file; NULL: none */
     int64_t offset, length;
 } onnx_tensor;
@@ -130,6 +131,14 @@ typedef struct onnx_plan { /* a static graph of these dtypes and shapes */
     int64_t key[];
 } onnx_plan;
 
+/* The bytes of a model: they stay while the model or a tensor needs them. */
+typedef struct onnx_bytes {
+    heap *heap;
+    uint8_t *at;
+    size_t size;   /* as requested from the heap */
+    int64_t users; /* the model, and each weight that lies here */
+} onnx_bytes;
+
 typedef struct qn_onnx {
     qn_ctx *ctx;
     qn_ctx *aside; /* for known values; NULL: not opened yet */
@@ -137,7 +146,8 @@ typedef struct qn_onnx {
     char *path, *folder; /* what errors call it; NULL: no files beside it */
     size_t path_size, folder_size;
     uint8_t *bytes;
-    size_t size, cap; /* cap: as requested from the heap */
+    size_t size;
+    onnx_bytes *held; /* those bytes, which weights lie in, too */
     int depth;        /* while it is read */
     onnx_graph graph;
     onnx_opset *opset;
@@ -157,6 +167,10 @@ void onnx_read(onnx_model *m); /* m->bytes into the structs; raises */
 int64_t onnx_numel(const onnx_model *m, const onnx_tensor *t); /* raises where it is too large */
 /* A tensor's elements in its carrier, in memory of `a`. Raises. */
 void *onnx_elements(onnx_model *m, const onnx_tensor *t, arena *a);
+/* The elements of one whose bytes are these, where they lie in the model's, moved to a multiple of
+ * their size: from then on it is read from nowhere else. NULL: they have to be copied. Raises. */
+const void *onnx_lying(onnx_model *m, onnx_tensor *t);
+void onnx_let_go(void *bytes); /* one user of onnx_bytes less */
 
 /* ---- run.c ----------------------------------------------------------------------------------- */
 

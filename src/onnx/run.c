@@ -100,28 +100,40 @@ onnx_value *value_of_tensor(onnx_run *r, const onnx_tensor *t) {
     return v;
 }
 
-/* Initializer i of the outermost graph: a large one is made once and stays with the model. */
-static onnx_value *value_of_weight(onnx_run *r, uint32_t i) {
-    onnx_model *m = r->model;
-    const onnx_tensor *t = &m->graph.init[i];
-    onnx_value *v;
-    if (m->weight[i]) {
-        v = value_new(r, t->name, m->weight[i], t->type, false);
-        v->fixed = true;
-        return v;
+/* A tensor of an initializer: where its elements lie in the model's bytes, or a copy. NULL, and
+ * reported. */
+static qn_tensor *make_weight(onnx_model *m, onnx_tensor *t) {
+    const void *lies = onnx_lying(m, t);
+    if (lies) {
+        qn_lender lender = QN_LENDER(.give_back = onnx_let_go, .owner = m->held);
+        m->held->users++; /* given back at once where it is copied after all */
+        qn_tensor *made =
+            qn_borrow(m->ctx, onnx_types[t->type].carrier, t->rank, t->shape, lies, &lender);
+        if (!made) m->held->users--;
+        return made;
     }
     arena mine;
     cleanup c;
-    if (onnx_numel(m, t) <= ONNX_KNOWN_MOST) return value_of_tensor(r, t);
     arena_open(&mine, &m->ctx->heap);
     cleanup_push(&m->ctx->heap, &c, arena_cleanup, &mine);
     void *data = onnx_elements(m, t, &mine);
     qn_tensor *made = qn_from(m->ctx, onnx_types[t->type].carrier, t->rank, t->shape, data);
     cleanup_run(&m->ctx->heap, &c);
-    if (!made) heap_unwind(&m->ctx->heap);
-    qn_set_name(made, t->name);
-    m->weight[i] = qn_keep(made);
-    v = value_new(r, t->name, made, t->type, false);
+    return made;
+}
+
+/* Initializer i of the outermost graph: a large one is made once and stays with the model. */
+static onnx_value *value_of_weight(onnx_run *r, uint32_t i) {
+    onnx_model *m = r->model;
+    onnx_tensor *t = &m->graph.init[i];
+    if (!m->weight[i]) {
+        if (onnx_numel(m, t) <= ONNX_KNOWN_MOST) return value_of_tensor(r, t);
+        qn_tensor *made = make_weight(m, t);
+        if (!made) heap_unwind(&m->ctx->heap);
+        qn_set_name(made, t->name);
+        m->weight[i] = qn_keep(made);
+    }
+    onnx_value *v = value_new(r, t->name, m->weight[i], t->type, false);
     v->fixed = true;
     return v;
 }

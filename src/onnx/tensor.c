@@ -1,7 +1,8 @@
 /* tensor.c - the elements of a model's tensors, as their carriers hold them.
  *
  * Elements stand in raw_data, little-endian, narrow ones packed from the low bits on, or as numbers
- * in the field that the type has, or in another file. Integers of two and four bits become bytes,
+ * in the field that the type has, or in another file. Large weights in raw_data stay there, as
+ * borrowed tensors, so that they are in memory once. Integers of two and four bits become bytes,
  * floats that Quern lacks become f32, which holds them exactly. */
 #include "onnx/onnx.h"
 
@@ -182,6 +183,41 @@ static void fill(filling *f) {
             (field.number == 11 && (type == ONNX_UINT64 || type == ONNX_UINT32)))
             put_varints(f, &field);
     }
+}
+
+/* ---- where they lie -------------------------------------------------------------------------- */
+
+void onnx_let_go(void *bytes) {
+    onnx_bytes *b = bytes;
+    if (--b->users) return;
+    heap_free(b->heap, b->at, b->size);
+    heap_free(b->heap, b, sizeof *b);
+}
+
+/* The one field of raw bytes. Nothing that comes before it in the message is read again, so that
+ * the elements may move towards its beginning. */
+const void *onnx_lying(onnx_model *m, onnx_tensor *t) {
+    const onnx_type *type = onnx_type_of(t->type);
+    if (t->lies) return t->lies;
+    if (!type || t->location || type->kind != ONNX_SAME || type->carrier == QN_BOOL) return NULL;
+    if (dtype_is_complex(type->carrier)) return NULL;
+    const filling f = {.m = m, .t = t, .type = type, .n = onnx_numel(m, t)};
+    proto p = t->message, raw = {0};
+    proto_field field;
+    int fields = 0;
+    while (proto_next(&p, &field)) {
+        bool elements = field.number == 4 || field.number == 5 || field.number == 7 ||
+                        field.number == 9 || field.number == 10 || field.number == 11;
+        fields += elements;
+        if (field.number == 9) raw = *proto_message(&field);
+    }
+    size_t size = (size_t)(raw.end - raw.at), width = qn_dtype_size(type->carrier);
+    if (fields != 1 || !raw.at || size != raw_size(&f)) return NULL;
+    size_t off = (uintptr_t)raw.at % width;
+    if (off > (size_t)(raw.at - t->message.at)) return NULL;
+    uint8_t *at = m->bytes + (raw.at - m->bytes) - off;
+    if (off) memmove(at, raw.at, size);
+    return t->lies = at;
 }
 
 /* ---- from another file ----------------------------------------------------------------------- */

@@ -294,6 +294,50 @@ static void make_shapes(void) {
     end(qn);
 }
 
+/* y = x w, w of 100 x 100 whole numbers: name says where in the bytes they begin. */
+static message weighing(const char *name) {
+    static float w[100 * 100];
+    message g = {.size = 0}, n;
+    char in[16];
+    for (int i = 0; i < 100 * 100; i++) w[i] = (float)(i % 7 - 3);
+    snprintf(in, sizeof in, "x %s", name);
+    put_in(&g, "x", ONNX_FLOAT, 2, (int64_t[]){2, 100});
+    put_out(&g, "y", ONNX_FLOAT);
+    put_init(&g, name, ONNX_FLOAT, 2, (int64_t[]){100, 100}, sizeof w, w);
+    n = node("MatMul", in, "y");
+    put_node(&g, &n);
+    return whole(&g, 18);
+}
+
+/* They are in memory once, whatever multiple of theirs they begin at, and as long as something is
+ * to be computed of them. */
+static void weights_lie_in_the_bytes_of_the_model(void) {
+    static const char *const name[] = {"w", "ww", "www", "wwww"};
+    for (int i = 0; i < 4; i++) {
+        qn_ctx *qn = begin();
+        message m = weighing(name[i]);
+        qn_tensor *x = numbers(qn, 2, (int64_t[]){2, 100}), *y = NULL;
+        float got[200], in[200];
+        qn_stats before, after;
+        CHECK_INT(qn_read(x, in, sizeof in), QN_OK);
+        qn_onnx *model = parsed(qn, &m);
+        qn_get_stats(qn, &before, sizeof before);
+        CHECK_INT(qn_onnx_call(model, 1, &x, 1, &y), QN_OK);
+        qn_get_stats(qn, &after, sizeof after);
+        CHECK(after.bytes < before.bytes + 100 * 100);
+        qn_onnx_close(model);
+        CHECK_INT(qn_read(y, got, sizeof got), QN_OK);
+        for (int row = 0; row < 2; row++)
+            for (int c = 0; c < 100; c++) {
+                float want = 0;
+                for (int r = 0; r < 100; r++)
+                    want += in[100 * row + r] * (float)((100 * r + c) % 7 - 3);
+                CHECK(got[100 * row + c] == want);
+            }
+        end(qn);
+    }
+}
+
 static void shapes_are_made_aside(void) {
     device_each(&device, make_shapes);
 }
@@ -560,6 +604,7 @@ int main(int argc, char **argv) {
     RUN(graphs_in_graphs_have_a_bound);
     RUN(shapes_need_their_elements);
     RUN(weights_in_other_files_stay_in_the_folder);
+    RUN(weights_lie_in_the_bytes_of_the_model);
     RUN(shapes_are_made_aside);
     RUN(batch_norms_are_folded_where_weights_are_known);
     RUN(runs_keep_a_static_graph_of_each_shape);
