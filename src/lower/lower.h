@@ -77,18 +77,23 @@ int rest_pairs(kernel *k, int most, inplace_pair *pair);
 /* ---- prepack.c ------------------------------------------------------------------------------- */
 
 /* How an operand of a product is packed in panels of columns. */
+enum { PREPACK_SUMS = 6 };
 typedef struct prepack {
     int arg, dtype;
-    int64_t source, size;                     /* elements of the operand, of its panels */
-    int64_t columns, rows, column, row, base; /* a[j, r] = arg[column*j + row*r + base] */
-    int64_t panels, words, width, parts;      /* the panels' dimensions */
-    stmt_id update;                           /* in the product's tree: the sum's statement, */
-    expr_id load;                             /* the operand's load, and its variables */
-    sym j, r;
+    int64_t source, size;                         /* elements of the operand, of its panels */
+    int64_t columns, column, base;                /* a[j, r..] = arg[column*j + row*r.. + base] */
+    int sums;                                     /* loops of the sum, that do not go in step: */
+    int64_t row[PREPACK_SUMS], end[PREPACK_SUMS]; /* step and extent of each, outermost first */
+    int64_t rows;                                 /* terms of the sum */
+    int64_t panels, words, width, parts;          /* the panels' dimensions */
+    stmt_id update;                               /* in the tree: the sum's statement, */
+    expr_id load;                                 /* the operand's load, and its variables: */
+    sym j, r;                                     /* the column, the number of the term */
 } prepack;
 /* Is the lowered kernel a product whose columns' operand is that argument, and does packing it
- * beforehand pay? */
-bool prepack_find(kernel *k, int arg, const machine *limits, prepack *out);
+ * beforehand pay? `width`: of the panels in which the scheduler would take it; 0: it leaves that to
+ * prepack.c, which takes plain products. */
+bool prepack_find(kernel *k, int arg, const machine *limits, int64_t width, prepack *out);
 bool prepack_alike(const prepack *a, const prepack *b); /* are the panels the same? */
 /* The kernel that packs: argument 0 from argument 1. Raises. */
 kernel *prepack_kernel(qn_ctx *qn, const prepack *p);

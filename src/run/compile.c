@@ -3,10 +3,10 @@
  *     compile_lower        what the kernel computes
  *       lower_kernel         a loop tree
  *       split_reduction      much to few: two trees, one after the other
+ *       schedule_order_sum   in which order a convolution's sum goes over channels and windows
  *       prepack              a constant operand is laid out once, by a kernel of its own
  *       inplace_mark         outputs that are to lie where dying inputs do
  *       rest_drop            of those that mostly are the inputs, only the rest is stored
- *       schedule_order_sum   in which order a convolution's sum goes over channels and windows
  *       schedule_group_sums  in how many parts, chains and lanes a sum is made
  *     compile_kernel       how it computes it
  *       schedule_steps       the cheapest of the schedules that are proposed, by the cost model;
@@ -25,12 +25,17 @@
 
 /* ---- lower ----------------------------------------------------------------------------------- */
 
-/* Is the node a weight that lasts from run to run, or that many products of one run read? */
+/* Is the node a weight that lasts from run to run? */
+static bool is_lasting(const compile_terms *t, node_id n) {
+    return t->lasting && t->lasting[t->f->pos[n] - 1];
+}
+
+/* Or one that many products of one run read? */
 static bool is_packed_apart(qn_ctx *qn, const compile_terms *t, node_id n) {
-    uint32_t place = t->f->pos[n] - 1;
-    if (t->lasting && t->lasting[place]) return true;
     int64_t many = qn->run->limits.prepack_products;
-    return t->products && t->products[place] >= many && node_is_memory(node_at(t->f->g, n));
+    if (is_lasting(t, n)) return true;
+    return t->products && t->products[t->f->pos[n] - 1] >= many &&
+           node_is_memory(node_at(t->f->g, n));
 }
 
 /* Such an operand of a product is read from panels, a further argument. */
@@ -39,9 +44,10 @@ static void pack_weight(qn_ctx *qn, const compile_terms *t, const fuse_kernel *f
     const machine *limits = &qn->run->limits;
     bool able = fk->has_contraction && limits->members < 2 && qn->knob[KNOB_SCHEDULE].number;
     for (uint32_t i = 1; able && i < out->low.args; i++) {
-        if (!is_packed_apart(qn, t, out->low.arg[i]) ||
-            !prepack_find(out->low.k, (int)i, limits, &out->pack))
-            continue;
+        node_id n = out->low.arg[i];
+        if (!is_packed_apart(qn, t, n)) continue;
+        int64_t width = is_lasting(t, n) ? schedule_panel_width(out->low.k, limits, (int)i) : 0;
+        if (!prepack_find(out->low.k, (int)i, limits, width, &out->pack)) continue;
         out->packed = i;
         out->packer = prepack_kernel(qn, &out->pack);
         prepack_read(out->low.k, &out->pack);
@@ -103,19 +109,15 @@ static void mark_rows(const compile_terms *t, const lowered *low) {
     }
 }
 
-static void say_sums(kernel *k, const machine *limits) {
-    schedule_order_sum(k, limits);
-    schedule_group_sums(k, limits);
-}
-
 void compile_lower(qn_ctx *qn, const compile_terms *t, const fuse_kernel *fk, kernel_forms *out) {
     lower_kernel(qn, t->f, fk, &out->low);
     mark_rows(t, &out->low);
     out->parts = split_reduction(out->low.k, &out->first, out->part);
+    kernel *both[2] = {out->low.k, out->first};
+    for (int i = 0; i < 2 && both[i]; i++) schedule_order_sum(both[i], &qn->run->limits);
     if (!out->parts) pack_weight(qn, t, fk, out);
     if (!fk->piece.into) mark_inplace(qn, t, out);
-    say_sums(out->low.k, &qn->run->limits);
-    if (out->first) say_sums(out->first, &qn->run->limits);
+    for (int i = 0; i < 2 && both[i]; i++) schedule_group_sums(both[i], &qn->run->limits);
 }
 
 void kernel_forms_close(kernel_forms *f) {

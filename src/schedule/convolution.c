@@ -38,6 +38,7 @@ typedef struct conv_loop {
     loop_h h;               /* the loop; of rows and lanes, once they are tiled, over the tiles */
     int64_t trips, step[2]; /* of each factor's load, 0: it does not depend on the loop */
     bool in[2], sum;
+    bool panels;   /* its number is that of a panel and of a lane in it */
     int window[2]; /* loops of one window of that load have one number, 0: none */
 } conv_loop;
 
@@ -51,7 +52,9 @@ typedef struct conv {
     int rows, lanes; /* loops */
     int mr, nv;
     loop_h row, u, v; /* of the register tile: rows (mr), vectors and lanes */
+    loop_h after[3];  /* those of its epilogue: lanes, vectors, rows */
     int64_t depth, size;
+    int64_t panel; /* lanes of a panel packed beforehand (lower/prepack.c), 0: they are not */
     int64_t store_step[LOOPS];
 } conv;
 
@@ -77,7 +80,12 @@ static bool read_loop(conv *c, loop_h h, bool sum) {
     for (int f = 0; f < 2; f++) {
         l->in[f] = sym_uses(c->m->k->syms, c->load[f].index, var) ||
                    sym_uses(c->m->k->syms, c->load[f].valid, var);
-        if (!schedule_step(c->m, &c->load[f], var, &l->step[f])) return false;
+        if (schedule_step(c->m, &c->load[f], var, &l->step[f])) continue;
+        int64_t panel = sum ? 0 : schedule_panel_of(c->m, &c->load[f], var);
+        if (!panel || (c->panel && c->panel != panel)) return false;
+        c->panel = panel;
+        l->step[f] = 1;
+        l->panels = true;
     }
     return has_trips(c, l);
 }
@@ -126,6 +134,7 @@ static bool read_loads(conv *c, stmt_id loop, contraction *x) {
 
 static bool read_outs(conv *c, const loop_chain *outs) {
     c->n = 0;
+    c->panel = 0;
     for (int i = 0; i < outs->n; i++)
         if (!read_loop(c, outs->loop[i], false)) return false;
     c->kept = c->n;
@@ -216,6 +225,15 @@ static bool read_conv(conv *c, stmt_id loop) {
 
 /* ---- decisions ------------------------------------------------------------------------------- */
 
+/* Rows of a tile that may be stored by vectors where lanes of factor f lie apart. */
+static int64_t rows_stored(const conv *c, int f) {
+    int64_t most = 1;
+    for (int i = 0; i < c->kept; i++)
+        if (only_in(c, i, 1 - f) && c->store_step[i] == 1 && c->loop[i].trips > most)
+            most = c->loop[i].trips;
+    return most;
+}
+
 /* The fraction of the machine's peak that vectors along loop i could reach. */
 static double lane_rate(const conv *c, int i, int f) {
     const conv_loop *l = &c->loop[i];
@@ -230,8 +248,9 @@ static double lane_rate(const conv *c, int i, int f) {
     if (l->window[f] && l->step[f] != 1) rate *= (double)is->lanes_strided / 100;
     if (unaligned) rate *= (double)is->lanes_unaligned / 100;
     /* two multiply-adds a cycle on any machine: the order of the sum follows, so no rate may */
-    double time = (double)c->depth / 2, apart = (double)is->scatter_cycles;
-    if (c->store_step[i] != 1) rate *= time / (time + apart);
+    double time = (double)c->depth / 2;
+    if (c->store_step[i] != 1)
+        rate *= time / (time + schedule_across_cycles(c->m, rows_stored(c, f)));
     return rate;
 }
 
@@ -239,7 +258,7 @@ static bool choose_lanes(conv *c) {
     double best = 0;
     for (int i = 0; i < c->kept; i++) {
         const conv_loop *l = &c->loop[i];
-        if (l->in[0] == l->in[1]) continue;
+        if (l->in[0] == l->in[1] || (c->panel && !l->panels)) continue;
         double rate = lane_rate(c, i, l->in[0] ? 0 : 1);
         if (rate <= best * 1.001) continue;
         best = rate;
@@ -306,13 +325,24 @@ static double tile_cycles(const void *of, int r, int v, double cycles) {
 static bool tile_divides_rows(const void *of, int r, int v) {
     const conv *c = of;
     const conv_loop *rows = &c->loop[c->rows];
-    (void)v;
+    if (c->panel && v * c->m->lanes != c->panel) return false;
     return !rows->window[c->a] || rows->trips % r == 0;
 }
 
-static void choose_tile(conv *c) {
+static double tile_masks(const void *of, int r, int v) {
+    const conv *c = of;
+    (void)r;
+    bool masked = c->loop[c->lanes].trips % (v * c->m->lanes) != 0;
+    return masked ? (double)(100 + c->m->limits->masked_tile) / 100 : 1;
+}
+
+static tile_ask tile_asked(const conv *c) {
     int64_t rows = c->loop[c->rows].trips, columns = c->loop[c->lanes].trips;
-    tile_ask ask = {c->m, c, rows, columns, tile_divides_rows, tile_cycles, NULL};
+    return (tile_ask){c->m, c, rows, columns, tile_divides_rows, tile_cycles, tile_masks};
+}
+
+static void choose_tile(conv *c) {
+    tile_ask ask = tile_asked(c);
     tile_size best = tile_least(&ask, 0), other = tile_least(&ask, best.nv);
     if (tile_is_close(&other, &best) && choose_large(c, CHOICE_tile, 2, 0)) best = other;
     c->mr = best.mr ? best.mr : 1, c->nv = best.nv ? best.nv : 1;
@@ -374,6 +404,7 @@ typedef struct sum_order {
     loop_h loop[LOOP_CHAIN];
     int run[LOOP_CHAIN]; /* which of the merged loops it becomes a part of */
     int64_t place[LOOP_CHAIN];
+    int64_t panel; /* columns of a panel of an argument, as the scheduler would take it; 0 */
 } sum_order;
 
 static void runs_of_sum(scheduler *m, const contraction *x, sum_order *o) {
@@ -386,8 +417,15 @@ static void runs_of_sum(scheduler *m, const contraction *x, sum_order *o) {
     }
 }
 
+/* Columns of a panel of the lanes' operand, if that is the argument; else 0. */
+static int64_t lanes_packed(conv *c, int arg) {
+    if (ir_m(c->m->k, c->mem[c->b])->arg != arg) return 0;
+    tile_ask ask = tile_asked(c);
+    return tile_least(&ask, 0).nv * c->m->lanes;
+}
+
 /* Read the contraction on a clone, where loops can be merged; false: it is no convolution. */
-static bool read_in_clone(scheduler *m, stmt_id loop, sum_order *o) {
+static bool read_in_clone(scheduler *m, stmt_id loop, int arg, sum_order *o) {
     conv *c = arena_zeroed(&m->k->arena, sizeof *c);
     contraction x;
     c->m = m;
@@ -400,6 +438,7 @@ static bool read_in_clone(scheduler *m, stmt_id loop, sum_order *o) {
     steps_open(on);
     c->m = on;
     bool taken = read_whole(c, loop);
+    o->panel = taken ? lanes_packed(c, arg) : 0;
     bool moves = taken && !is_deep(c) && c->n - c->kept == o->run[o->n - 1] + 1;
     for (int i = c->kept; i < c->n && moves; i++) o->place[i - c->kept] = axis_rank(c, i);
     cleanup_run(&m->k->ctx->heap, &undo);
@@ -408,7 +447,12 @@ static bool read_in_clone(scheduler *m, stmt_id loop, sum_order *o) {
 
 bool schedule_is_convolution(scheduler *m, stmt_id loop) {
     sum_order o = {0};
-    return read_in_clone(m, loop, &o);
+    return read_in_clone(m, loop, -1, &o);
+}
+
+int64_t schedule_convolution_panel(scheduler *m, stmt_id loop, int arg) {
+    sum_order o = {0};
+    return read_in_clone(m, loop, arg, &o) ? o.panel : 0;
 }
 
 /* As the staged part is laid out. */
@@ -420,7 +464,7 @@ void schedule_order_sum(kernel *k, const machine *limits) {
     while (loop && ir_s(k, loop)->kind != STMT_LOOP) loop = ir_s(k, loop)->next;
     if (limits->members > 1 || !loop || !schedule_is_alone(m, loop)) return;
     m->lanes = schedule_lanes(m);
-    if (schedule_is_attention(m, loop) || !read_in_clone(m, loop, &o)) return;
+    if (schedule_is_attention(m, loop) || !read_in_clone(m, loop, -1, &o)) return;
     for (int pass = 0; pass < o.n; pass++)
         for (int i = 0; i + 1 < o.n; i++) {
             if (o.place[o.run[i]] <= o.place[o.run[i + 1]]) continue;
@@ -535,9 +579,13 @@ static bool build_tile(conv *c) {
     if (outside && !step_swap(maybe(m), column.inner, row.inner)) return false;
     loop2 vectors = schedule_vectors(m, column.inner);
     c->u = vectors.outer, c->v = vectors.inner;
-    return step_accumulate(maybe(m), c->tile, c->v).done &&
-           step_accumulate(maybe(m), c->tile, c->u).done &&
-           step_accumulate(maybe(m), c->tile, c->row).done;
+    loop_h of[3] = {c->v, c->u, c->row}; /* and those of what follows the sum */
+    for (int i = 0; i < 3; i++) {
+        made_loops made = step_accumulate(maybe(m), c->tile, of[i]);
+        if (!made.done) return false;
+        c->after[i] = made.n ? made.loop[made.n - 1] : NO_LOOP;
+    }
+    return true;
 }
 
 /* List a loop's parts that are inside `at`, as one axis; it goes on with the last one's if
@@ -582,17 +630,6 @@ static void stage_image(conv *c, loop_h where) {
     step_peel(maybe(m), t.outer);
 }
 
-/* Is that loop's source contiguous? */
-static bool copies_along(scheduler *m, stmt_id body, loop_h l) {
-    ir_access *t;
-    uint32_t n = ir_accesses(m->k, body, &t);
-    for (uint32_t i = 0; i < n; i++) {
-        int64_t step;
-        if (t[i].load) return schedule_step(m, &t[i], var_of(m, l), &step) && step == 1;
-    }
-    return false;
-}
-
 /* Lanes that are contiguous along the sum, as a weight's channels are, are read by whole vectors
  * and transposed in registers. */
 static void transpose_panel(conv *c, const loop_chain *copy) {
@@ -606,7 +643,7 @@ static void transpose_panel(conv *c, const loop_chain *copy) {
     sum.n += lanes;
     sum.body = copy->body;
     loop_h along = sum.loop[sum.n - lanes - 1];
-    if (trips_of(m, along) >= m->lanes && copies_along(m, sum.body, along))
+    if (trips_of(m, along) >= m->lanes && schedule_copies_along(m, sum.body, along))
         schedule_copy_across(m, &sum, sum.n - lanes - 1);
 }
 
@@ -727,6 +764,7 @@ bool schedule_convolution(scheduler *m, stmt_id loop) {
     }
     choose_tile(c);
     bool pack = c->loop[c->lanes].step[c->b] != 1 || c->load[c->b].valid != SYM_TRUE;
+    bool packed = pack || c->panel;
     int outer = 0; /* loops that a does not depend on, or that both do: around everything */
     for (int i = 0; i < c->kept; i++) outer += i != c->lanes && c->loop[i].in[c->b];
     double most = (double)copy_bytes(c);
@@ -741,7 +779,7 @@ bool schedule_convolution(scheduler *m, stmt_id loop) {
     bool staged = c->load[c->a].valid != SYM_TRUE;
     if (staged) at = choose_image(c, at, deep ? first : 0);
     loop_h several = NO_LOOP;
-    if (panels && pack && staged) several = block_panels(c, at, choose_panels(c, at, deep));
+    if (panels && packed && staged) several = block_panels(c, at, choose_panels(c, at, deep));
     deep = deep && schedule_block_sums(m, c->tile, sum, c->loop[first].h).tile;
     loop_h parts = NO_LOOP;
     if (pack && !deep && !panels && !outer) parts = split_parts(c);
@@ -753,38 +791,9 @@ bool schedule_convolution(scheduler *m, stmt_id loop) {
                               : c->loop[outer ? outer - 1 : 0].h,
                    several);
     if (staged) stage_image(c, c->loop[at].h);
+    schedule_store_across(m, c->after[2], c->after[1], c->after[0]);
+    if (c->panel && deep && lane_bytes(c) > (double)machine_second(m->limits))
+        step_prefetch_distance(m, c->mem[c->b], m->limits->page);
     share(c, c->kept);
     return true;
-}
-
-/* ---- depthwise ------------------------------------------------------------------------------- */
-
-void schedule_gather_once(scheduler *m, loop_h root, loop_h lanes) {
-    stmt_id top = stmt_of(m, root), vec = stmt_of(m, lanes);
-    ir_access *t;
-    if (!top || !vec || !ir_inside(m->k, vec, top) || vec == top) return;
-    sym_store *s = m->k->syms;
-    sym var = schedule_at(m, vec)->l.var;
-    uint32_t n = ir_accesses(m->k, vec, &t);
-    for (uint32_t i = 0; i < n; i++) {
-        int64_t step;
-        if (!t[i].load || !schedule_is_arg(m, &t[i]) || t[i].dyn || t[i].guard) continue;
-        if (!schedule_step(m, &t[i], var, &step) || !step || step == 1) continue;
-        if (sym_uses(s, t[i].index, schedule_at(m, top)->l.var)) continue;
-        loop_h inner[LOOPS];
-        stage_axes axes = {0};
-        int used = 0;
-        int64_t again = 1;
-        for (stmt_id p = vec; p != top && used < LOOPS; p = schedule_at(m, p)->parent) {
-            sym v = schedule_at(m, p)->l.var;
-            if (sym_uses(s, t[i].index, v) || sym_uses(s, t[i].valid, v))
-                inner[used++] = loop_of(m, p);
-            else if (schedule_trips(m, p) < (int64_t)1 << 30)
-                again *= schedule_trips(m, p) > 1 ? schedule_trips(m, p) : 1;
-        }
-        while (used-- > 0) stage_axis(&axes, inner[used], false);
-        if (again < 4) continue;
-        step_stage(maybe(m), t[i].mem, root, &axes, -1);
-        return;
-    }
 }

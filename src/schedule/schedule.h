@@ -443,11 +443,24 @@ bool tile_is_close(const tile_size *other, const tile_size *best);
 
 /* Schedule a contraction; false where the loop is none. */
 bool schedule_contraction(scheduler *m, stmt_id loop);
+/* The width of the panels by whose numbers the load is indexed along that variable; 0: by none. */
+int64_t schedule_panel_of(const scheduler *m, const ir_access *load, sym var);
+/* Of a lowered kernel: in panels of how many columns that argument would best be packed, if it were
+ * constant; 0: as the scheduler would take the kernel it is no operand of columns. */
+int64_t schedule_panel_width(kernel *k, const machine *limits, int arg);
 
 /* ---- depthwise.c ----------------------------------------------------------------------------- */
 
 bool schedule_depthwise(scheduler *m,
                         stmt_id loop); /* a depthwise convolution; false: it is none */
+
+/* ---- across.c -------------------------------------------------------------------------------- */
+
+/* Of a register tile's epilogue: store what lies across the lanes by whole vectors. Where it does
+ * not, nothing changes. */
+void schedule_store_across(scheduler *m, loop_h rows, loop_h vectors, loop_h lanes);
+/* Cycles to store such a vector, of so many rows that are contiguous; of none, lane by lane. */
+double schedule_across_cycles(const scheduler *m, int64_t rows);
 
 /* ---- contraction_nest.c ---------------------------------------------------------------------- */
 
@@ -463,6 +476,8 @@ made_blocks schedule_block_sums(scheduler *m, mem_id tile, loop_h blocks, loop_h
 /* A copy (its chain of loops) whose source is contiguous along loop number `deep`, its target along
  * the innermost: transposed in registers. */
 void schedule_copy_across(scheduler *m, const loop_chain *c, int deep);
+/* Is a copy's source contiguous along that loop? */
+bool schedule_copies_along(scheduler *m, stmt_id body, loop_h l);
 
 /* ---- attention.c ----------------------------------------------------------------------------- */
 
@@ -476,6 +491,8 @@ bool schedule_attention(scheduler *m, stmt_id loop);
  * reduction; false where the loop is none. */
 bool schedule_convolution(scheduler *m, stmt_id loop);
 bool schedule_is_convolution(scheduler *m, stmt_id loop); /* of a lowered kernel */
+/* Of one: columns of a panel of that argument; 0: it is not the operand of the lanes. */
+int64_t schedule_convolution_panel(scheduler *m, stmt_id loop, int arg);
 /* Put the loops of a lowered convolution's sum in the order in which it is to be added up: so is
  * the image read that is copied with its edges. Before schedule_group_sums. */
 void schedule_order_sum(kernel *k, const machine *limits);

@@ -189,7 +189,45 @@ static void rows_in_windows_are_split_into_steps(void) {
     check_default(text, "par ", "split n 7");
 }
 
+/* A convolution of 64 channels whose weights lie in panels of 32, and an image of its result's
+ * shape added: panels are read where they lie, and both images by vectors along their rows. */
+static void packed_weights_are_read_where_they_lie(void) {
+    static const char *const form =
+        "kernel \"packed\" {\n"
+        "  arg a0 f32[12544] write\n"
+        "  arg a1 f32[12544] read\n"
+        "  arg a2 f32[36864] read\n"
+        "  arg a3 f32[12544] read\n"
+        "  local t0 f32[1]\n"
+        "  for o < 64 {\n"
+        "    for y < 14 {\n"
+        "      for x < 14 {\n"
+        "        def t0 = f32(0)\n"
+        "        for c < 64 {\n"
+        "          for p < 3 {\n"
+        "            for q < 3 {\n"
+        "              t0[0] += mul(a1[14*p + q + 196*c + 14*y + x - 15; valid=(14 - p - y >= 0 "
+        "and 14 - q - x >= 0 and p + y - 1 >= 0 and q + x - 1 >= 0)], a2[%s])\n"
+        "            }\n"
+        "          }\n"
+        "        }\n"
+        "        a0[196*o + 14*y + x] = add(t0[0], a3[196*o + 14*y + x])\n"
+        "      }\n"
+        "    }\n"
+        "  }\n"
+        "}\n";
+    char packed[1200], plain[1200];
+    snprintf(packed, sizeof packed, form, "o + 18400*(o/32) + 288*c + 96*p + 32*q");
+    snprintf(plain, sizeof plain, form, "576*o + 9*c + 3*p + q");
+    check_default(packed, "split o 32 -> jr nr", "stage a2");
+    check_default(plain, "split o 32 -> jr nr", "split o 48");
+    check_default(plain, "stage a2", "split o 48");
+    check_default(packed, "transpose", "stage a2");
+    check_default(packed, "stage a3", "stage a2");
+}
+
 static void all(void) {
+    RUN(packed_weights_are_read_where_they_lie);
     RUN(rows_in_windows_are_split_into_steps);
     RUN(columns_in_several_loops_are_inside_the_rows);
     RUN(weights_are_packed_once_for_parts_of_any_number);

@@ -23,7 +23,10 @@
  * is used by all tiles of the other operand, so it pays where there are many. */
 #include "schedule/contraction/contraction.h"
 
-enum { BLOCKS = 3 /* of a sum, from which on cutting it pays: the last may be half empty */ };
+enum {
+    DOUBT = 8, /* percent: places as rows are read where they lie, a line for each term */
+    BLOCKS = 3 /* of a sum, from which on cutting it pays: the last may be half empty */
+};
 
 typedef struct product {
     contraction is; /* before its loops are sorted */
@@ -494,16 +497,15 @@ static int64_t count_of(const scheduler *m, loop_h l) {
 }
 
 /* Columns packed beforehand (lower/prepack.c) are indexed by the panel's number: column / width. */
-static int64_t panel_width(const plan *p) {
-    sym_store *s = p->m->k->syms;
-    sym var = var_of(p->m, p->nest.column);
-    sym_linear t = sym_terms(s, p->b->access.index);
-    for (int i = 0; p->b->plain && i < t.n; i++) {
+int64_t schedule_panel_of(const scheduler *m, const ir_access *load, sym var) {
+    sym_store *s = m->k->syms;
+    sym_linear t = sym_terms(s, load->index);
+    for (int i = 0; i < t.n; i++) {
         const sym *x;
         int64_t width;
         if (sym_kind_of(s, t.term[i]) != SYM_DIV || sym_operands(s, t.term[i], &x) != 2) continue;
-        if (x[0] == var && sym_is_const(s, x[1], &width) && width % p->m->lanes == 0 &&
-            width <= 6 * p->m->lanes)
+        if (x[0] == var && sym_is_const(s, x[1], &width) && width % m->lanes == 0 &&
+            width <= 6 * m->lanes)
             return width;
     }
     return 0;
@@ -547,6 +549,27 @@ static bool rows_are_second(scheduler *m, const product *x, stmt_id red) {
             swapped = loop_class(m, f, x->c.loop[i], false) == 1;
     }
     return swapped;
+}
+
+/* The factor that was packed in panels beforehand, whose lanes the columns are; -1: none. */
+static int packed_side(scheduler *m, const product *x) {
+    for (int f = 0; f < 2; f++)
+        for (int i = 0; i < x->c.n && x->is.of[f].plain; i++)
+            if (schedule_panel_of(m, &x->is.of[f].access, var_of(m, x->c.loop[i]))) return f;
+    return -1;
+}
+
+static plan plan_of(scheduler *m, product *x, bool swapped) {
+    return (plan){.m = m,
+                  .a = &x->is.of[swapped],
+                  .b = &x->is.of[!swapped],
+                  .swapped = swapped,
+                  .sum = x->sum,
+                  .tile = x->is.tile,
+                  .size = m->limits->vector_bytes / m->lanes,
+                  .mr = 1,
+                  .nv = 1,
+                  .word = 1};
 }
 
 /* Bring the output's loops into order; false: rows and columns are not one loop each. */
@@ -599,7 +622,7 @@ static bool tile_and_pack(plan *p, bool divisible, stmt_id after) {
     if (p->panel && p->rows <= p->mr && p->columns * p->depth * p->size > machine_second(m->limits))
         step_prefetch_distance(m, p->b->mem, m->limits->page);
     if (p->nest.jr.id) {
-        contraction_spill(p);
+        contraction_epilogue(p);
         contraction_pack(p);
     }
     if (streams || stores_rows(p, after)) contraction_prefetch_streams(p);
@@ -611,22 +634,89 @@ bool schedule_contraction(scheduler *m, stmt_id loop) {
     if (!read_product(m, loop, &x)) return false;
     stmt_id red = x.is.reduction;
     bool swapped = rows_are_second(m, &x, red), divisible = red == stmt_of(m, x.sum);
-    plan p = {.m = m,
-              .a = &x.is.of[swapped],
-              .b = &x.is.of[!swapped],
-              .swapped = swapped,
-              .sum = x.sum,
-              .tile = x.is.tile,
-              .size = m->limits->vector_bytes / m->lanes,
-              .mr = 1,
-              .nv = 1,
-              .word = 1};
+    int packed = packed_side(m, &x);
+    plan p = plan_of(m, &x, packed < 0 ? swapped : !packed);
     if (!find_loops(&p, &x)) return false;
-    p.panel = panel_width(&p);
+    if (p.b->plain) p.panel = schedule_panel_of(m, &p.b->access, var_of(m, p.nest.column));
     if (divisible) choose_words(&p);
     bool few = divisible && contraction_few_rows(&p, schedule_ops(m, schedule_at(m, red)->next));
     if (!few && !schedule_sums_in_order(m, red)) return false;
     if (!few && !tile_and_pack(&p, divisible, schedule_at(m, red)->next)) return false;
     contraction_share(&p);
     return true;
+}
+
+/* ---- panels packed beforehand ---------------------------------------------------------------- */
+
+/* Cycles an output to read and write what the epilogue does where lanes go across memory: along the
+ * loop of rows or of columns. Those of a long one go one by one, others by shuffles (across.c). */
+static double epilogue_cycles(const plan *p, stmt_id after, loop_h lanes) {
+    const machine *l = p->m->limits;
+    double cycles = 0;
+    bool shuffled = !contraction_long_epilogue(schedule_ops(p->m, after));
+    for (stmt_id s = after; s; s = schedule_at(p->m, s)->next) {
+        ir_access *t;
+        uint32_t n = ir_accesses(p->m->k, s, &t);
+        for (uint32_t i = 0; i < n; i++) {
+            int64_t step;
+            if (!schedule_is_arg(p->m, &t[i])) continue;
+            bool even = schedule_step(p->m, &t[i], var_of(p->m, lanes), &step);
+            if (even && (step == 0 || step == 1)) continue;
+            double apart = t[i].load ? (double)l->gather_cycles / 100
+                                     : (double)l->scatter_cycles / (double)p->m->lanes;
+            double all = schedule_across_cycles(p->m, p->m->lanes) / (double)p->m->lanes;
+            cycles += shuffled ? all : apart;
+        }
+    }
+    return cycles;
+}
+
+static bool any_tile(const void *of, int r, int v) {
+    (void)of, (void)r, (void)v;
+    return true;
+}
+
+static double panel_cycles(const void *of, int r, int v, double cycles) {
+    (void)of, (void)r, (void)v;
+    return cycles;
+}
+
+/* A product whose rows' operand is a constant, as a convolution's of one place is, while its
+ * columns, places of an image, fill vectors in part. The rows may as well be the lanes, though what
+ * is stored lies across them, if the whole is faster: of panels of how many? 0: it is not. */
+static int64_t rows_as_panels(scheduler *m, stmt_id loop, int arg) {
+    product x;
+    if (!read_product(m, loop, &x)) return 0;
+    stmt_id red = x.is.reduction, after = schedule_at(m, red)->next;
+    plan p = plan_of(m, &x, rows_are_second(m, &x, red));
+    if (red != stmt_of(m, x.sum) || !find_loops(&p, &x) || p.batch > 1) return 0;
+    if (!schedule_sums_in_order(m, red) || !p.a->direct || !p.b->direct) return 0;
+    if (ir_m(m->k, p.a->mem)->arg != arg || p.a->as >= 0 || p.b->as >= 0) return 0;
+    tile_ask own = {m, &p, p.rows, p.columns, any_tile, panel_cycles, tile_masks};
+    tile_ask other = {m, &p, p.columns, p.rows, any_tile, panel_cycles, NULL};
+    tile_size as_rows = tile_least(&own, 0), as_lanes = tile_least(&other, 0);
+    double outputs = (double)p.rows * (double)p.columns, depth = (double)p.depth;
+    double first = as_rows.time * depth + outputs * epilogue_cycles(&p, after, p.nest.column);
+    double second = as_lanes.time * depth + outputs * epilogue_cycles(&p, after, p.nest.row);
+    return second * (100 + DOUBT) < first * 100 ? as_lanes.nv * m->lanes : 0;
+}
+
+int64_t schedule_panel_width(kernel *k, const machine *limits, int arg) {
+    scheduler *m = arena_zeroed(&k->arena, sizeof *m);
+    stmt_id loop = ir_s(k, k->root)->first;
+    cleanup undo;
+    *m = (scheduler){.k = k, .limits = limits};
+    if (limits->members > 1 || !loop || ir_s(k, loop)->kind != STMT_LOOP) return 0;
+    if (!schedule_is_alone(m, loop)) return 0;
+    m->lanes = schedule_lanes(m);
+    if (m->lanes < 2 || schedule_is_attention(m, loop)) return 0;
+    int64_t width = schedule_convolution_panel(m, loop, arg);
+    if (width) return width;
+    scheduler *on = arena_zeroed(&k->arena, sizeof *on);
+    *on = (scheduler){.k = ir_clone(k), .limits = limits, .lanes = m->lanes};
+    cleanup_push(&k->ctx->heap, &undo, ir_cleanup, on->k);
+    steps_open(on);
+    width = rows_as_panels(on, loop, arg);
+    cleanup_run(&k->ctx->heap, &undo);
+    return width;
 }

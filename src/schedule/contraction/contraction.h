@@ -11,8 +11,9 @@ typedef struct nest {
     loop_h row, column; /* of the output */
     loop_h batch;       /* around them, where that is one loop */
     loop_h ip, jc, pc, ic, jr, ir, mr, u, v;
-    loop_h part; /* over the parts of a word */
-    loop_h last; /* around the epilogue, in the last block of a reduction that is cut */
+    loop_h part;     /* over the parts of a word */
+    loop_h after[3]; /* those of the tile around the epilogue: lanes, vectors, rows */
+    loop_h last;     /* around the epilogue, in the last block of a reduction that is cut */
 } nest;
 
 typedef struct plan {
@@ -37,6 +38,12 @@ typedef struct plan {
     bool along;       /* along a row first: a row tile serves all the part's columns */
 } plan;
 
+/* Operations of an epilogue that is worth a loop: code size. */
+enum { LONG_EPILOGUE = 10 };
+static inline bool contraction_long_epilogue(int ops) {
+    return ops >= LONG_EPILOGUE;
+}
+
 /* ---- contraction.c --------------------------------------------------------------------------- */
 
 /* The operand's stride along that loop, in elements; INT64_MAX where it varies. */
@@ -46,9 +53,9 @@ int64_t contraction_panel_bytes(const plan *p);
 /* ---- contraction_nest.c ---------------------------------------------------------------------- */
 
 /* Each takes steps that the plan asks for, and writes down the loops that it makes. */
-bool contraction_build(plan *p); /* the loops; false: the register tile failed */
-void contraction_spill(plan *p); /* a long epilogue's accumulators */
-void contraction_pack(plan *p);  /* both operands, where that was decided, and prefetch them */
+bool contraction_build(plan *p);    /* the loops; false: the register tile failed */
+void contraction_epilogue(plan *p); /* long ones, and those that store across the lanes */
+void contraction_pack(plan *p);     /* both operands, where that was decided, and prefetch them */
 void contraction_prefetch_streams(plan *p);
 bool contraction_few_rows(plan *p,
                           int after); /* all; false: not few; `after`: the epilogue's length */

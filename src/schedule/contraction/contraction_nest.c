@@ -5,12 +5,11 @@
  * of unknown depth) what is built so far is correct, if slow. */
 #include "schedule/contraction/contraction.h"
 
-enum {                     /* no property of a machine: */
-       LONG_EPILOGUE = 10, /* operations of an epilogue that is worth a loop: code size */
-       SHARED = 4,         /* vectors of a sum's terms that share a block's scale, at most */
-       LEAST_BLOCK = 8,    /* iterations of the sum between two prefetches of an epilogue's rows */
-       COPY_COLUMNS = 8,   /* for which a copy of few rows is little work, */
-       MOST_COLUMNS = 64   /* and those for which there is one, at most */
+enum {                   /* no property of a machine: */
+       SHARED = 4,       /* vectors of a sum's terms that share a block's scale, at most */
+       LEAST_BLOCK = 8,  /* iterations of the sum between two prefetches of an epilogue's rows */
+       COPY_COLUMNS = 8, /* for which a copy of few rows is little work, */
+       MOST_COLUMNS = 64 /* and those for which there is one, at most */
 };
 
 /* ---- pieces that other schedulers use, too --------------------------------------------------- */
@@ -65,6 +64,16 @@ void schedule_copy_across(scheduler *m, const loop_chain *c, int deep) {
     copy_vectors(m, c->loop[c->n - 1], t.inner, whole);
 }
 
+bool schedule_copies_along(scheduler *m, stmt_id body, loop_h l) {
+    ir_access *t;
+    uint32_t n = ir_accesses(m->k, body, &t);
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t step;
+        if (t[i].load) return schedule_step(m, &t[i], var_of(m, l), &step) && step == 1;
+    }
+    return false;
+}
+
 /* ---- building the nest ----------------------------------------------------------------------- */
 
 /* Build the loops from ip and jc inward. false: the register tile failed. */
@@ -86,10 +95,12 @@ bool contraction_build(plan *p) {
         else
             p->block = p->depth;
     }
-    if (!step_accumulate(maybe(m), p->tile, p->nest.v).done ||
-        !step_accumulate(maybe(m), p->tile, p->nest.u).done ||
-        !step_accumulate(maybe(m), p->tile, p->nest.mr).done)
-        return true; /* correct, if slow */
+    loop_h of[3] = {p->nest.v, p->nest.u, p->nest.mr};
+    for (int i = 0; i < 3; i++) {
+        made_loops made = step_accumulate(maybe(m), p->tile, of[i]);
+        if (!made.done) return true; /* correct, if slow */
+        p->nest.after[i] = made.n ? made.loop[made.n - 1] : NO_LOOP;
+    }
     loop2 part = step_split(m, row.outer, ceil_div(rt, p->row_parts), "ip", "it");
     loop2 block = step_split(m, part.inner, p->row_block, "ic", "ir");
     loop2 panel = step_split(m, column.outer, ceil_div(ct, p->parts), "jc", "jr");
@@ -187,10 +198,14 @@ static stmt_id epilogue_loop(const plan *p) {
 }
 
 /* A long epilogue is a loop over rows of accumulators in memory (spill), which is not unrolled. */
-void contraction_spill(plan *p) {
+void contraction_epilogue(plan *p) {
     scheduler *m = p->m;
     stmt_id rest = epilogue_loop(p);
-    if (!rest || schedule_ops(m, rest) < LONG_EPILOGUE) return;
+    if (!rest) return;
+    if (!contraction_long_epilogue(schedule_ops(m, rest))) {
+        schedule_store_across(m, p->nest.after[2], p->nest.after[1], p->nest.after[0]);
+        return;
+    }
     made_spill sums = step_spill(maybe(m), p->tile, loop_of(m, rest));
     if (!sums.tile) return;
     schedule_vectors(m, sums.copy);
@@ -408,7 +423,7 @@ static bool build_few_rows(plan *p, int64_t r, int64_t each, int after) {
     step_bind(m, wide.part, LOOP_VEC);
     step_bind(m, wide.element, LOOP_UNROLL);
     step_bind(m, p->nest.row, LOOP_UNROLL);
-    if (after < LONG_EPILOGUE) step_bind(m, epilogue, LOOP_UNROLL);
+    if (!contraction_long_epilogue(after)) step_bind(m, epilogue, LOOP_UNROLL);
     return true;
 }
 

@@ -171,3 +171,35 @@ bool schedule_depthwise(scheduler *m, stmt_id loop) {
     schedule_share(m, root);
     return true;
 }
+
+/* ---- weights for lanes across channels ------------------------------------------------------- */
+
+void schedule_gather_once(scheduler *m, loop_h root, loop_h lanes) {
+    stmt_id top = stmt_of(m, root), vec = stmt_of(m, lanes);
+    ir_access *t;
+    if (!top || !vec || !ir_inside(m->k, vec, top) || vec == top) return;
+    sym_store *s = m->k->syms;
+    sym var = schedule_at(m, vec)->l.var;
+    uint32_t n = ir_accesses(m->k, vec, &t);
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t step;
+        if (!t[i].load || !schedule_is_arg(m, &t[i]) || t[i].dyn || t[i].guard) continue;
+        if (!schedule_step(m, &t[i], var, &step) || !step || step == 1) continue;
+        if (sym_uses(s, t[i].index, schedule_at(m, top)->l.var)) continue;
+        loop_h inner[CONTRACTION_LOOPS];
+        stage_axes axes = {0};
+        int used = 0;
+        int64_t again = 1;
+        for (stmt_id p = vec; p != top && used < CONTRACTION_LOOPS; p = schedule_at(m, p)->parent) {
+            sym v = schedule_at(m, p)->l.var;
+            if (sym_uses(s, t[i].index, v) || sym_uses(s, t[i].valid, v))
+                inner[used++] = loop_of(m, p);
+            else if (schedule_trips(m, p) < (int64_t)1 << 30)
+                again *= schedule_trips(m, p) > 1 ? schedule_trips(m, p) : 1;
+        }
+        while (used-- > 0) stage_axis(&axes, inner[used], false);
+        if (again < 4) continue;
+        step_stage(maybe(m), t[i].mem, root, &axes, -1);
+        return;
+    }
+}
