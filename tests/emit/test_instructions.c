@@ -308,6 +308,35 @@ static void conditions_that_lanes_share_are_branches(void) {
     }
 }
 
+/* Vectors of 14, 7, 3 lanes and so on: stored by up to three whole parts, else by a mask; backwards
+ * and where an access has bounds of its own, too. */
+static void odd_widths_are_stored_by_whole_parts(void) {
+    static const char *const form = "kernel \"odd\" {\n"
+                                    "  arg a0 %s[200] write\n"
+                                    "  arg a1 %s[200] read\n"
+                                    "  for i < 9 {\n"
+                                    "    vec v < %d {\n"
+                                    "      a0[%d*i + %s; valid=(%s >= 0)] = neg(a1[20*i + v])\n"
+                                    "    }\n"
+                                    "  }\n"
+                                    "}\n";
+    static const char *const dtypes[] = {"f32", "f64", "i8", "f16"};
+    for (int width = 2; width <= 16; width++)
+        for (int how = 0; how < 12; how++) {
+            char text[500], last[40] = "v", valid[40] = "1";
+            const char *d = dtypes[how % 4];
+            if (how / 4 == 1) snprintf(last, sizeof last, "%d - v", width - 1);
+            if (how / 4 == 2) snprintf(valid, sizeof valid, "v + i - 3");
+            snprintf(text, sizeof text, form, d, d, width, width, last, valid);
+            kernel *k = ir_parse(h.qn, text);
+            if (!k) FAIL("%s", qn_error(h.qn));
+            if (!is_cc && how == 0 && __builtin_popcount((unsigned)width) <= 3)
+                CHECK_INT(count_in_ir(k, "masked.store") + count_in_ir(k, "maskstore"), 0);
+            ir_close(k);
+            run((harness_case){.text = text});
+        }
+}
+
 /* What lies two to four elements apart, where edges are masked, comes by whole vectors. */
 static void elements_apart_are_loaded_by_vectors_under_a_mask_too(void) {
     static const char *const dtype[] = {"f32", "f64", "i32", "i8"};
@@ -333,6 +362,7 @@ static void elements_apart_are_loaded_by_vectors_under_a_mask_too(void) {
 }
 
 static void every_test(void) {
+    RUN(odd_widths_are_stored_by_whole_parts);
     RUN(elements_apart_are_loaded_by_vectors_under_a_mask_too);
     RUN(what_was_made_in_a_loop_is_not_there_before_it);
     RUN(powers_of_two_scale_at_once);
