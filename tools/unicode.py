@@ -68,6 +68,8 @@ def categories():
 def sets():
     punctuation = pre_tokenizers.Punctuation("removed")
     yield "PUNCTUATION", {c for c in CODES if not punctuation.pre_tokenize_str(chr(c))}
+    digits = pre_tokenizers.Digits()  # Rust's numbers, of a later Unicode than the patterns' \p{N}
+    yield "NUMERIC", {c for c in CODES if len(digits.pre_tokenize_str("a" + chr(c))) == 2}
     yield "ACCENT", removed(bert(strip_accents=True))
     yield "MARK", removed(normalizers.StripAccents())
     yield "CONTROL", removed(bert(clean_text=True))

@@ -90,6 +90,9 @@ uint64_t archive_bytes(const archive *f, uint64_t at, const archive_entry *e);
 bool archive_lies(const archive *f, const archive_entry *e);   /* may e? */
 qn_tensor *archive_mapped(archive *f, const archive_entry *e); /* blocks as u8; NULL: reported */
 void archive_unmap(void *map);                                 /* one user less */
+/* All of the file that tensors lie in will be needed: a thread asks for its pages, in order. Of
+ * shards it does nothing. */
+void archive_ahead(const qn_archive *known);
 /* The bytes of blocks that lie in the file as f16, for quant_half_scales. NULL: they do not. */
 qn_tensor *archive_halves(const qn_archive *known, const char *name);
 

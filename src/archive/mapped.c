@@ -7,25 +7,87 @@
  * lie there, being in another order than in memory, bools, which are checked, and what is not at
  * multiples of its elements' size, is copied as ever.
  *
+ * Pages that are touched one after the other come at the pace of whoever touches them. Where all
+ * will be, a thread asks for them ahead, from the file's begin to its end, while the program does
+ * what it needs no pages for: so a cold start waits for the disk or for kernels, not for both.
+ *
  * A file that somebody cuts short while it is mapped ends a process that reads behind its new end,
  * by SIGBUS: no check can help that. So its size is looked at once more before it is mapped. */
 #include "archive/archive.h"
 #include "run/run.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 struct archive_map {
     heap *heap;
     uint8_t *at;
     size_t size;
     int64_t users; /* the archive, and each tensor */
+    /* What asks for pages ahead, where `reads`; a thread of the process `owner`. */
+    pthread_t thread;
+    pid_t owner;
+    bool reads;
+    _Atomic bool stop;
 };
+
+/* ---- ahead ----------------------------------------------------------------------------------- */
+
+enum { AHEAD_PIECE = 1 << 20 }; /* bytes that are asked for at once */
+
+/* Linux has it since 5.14, headers since later. It gives an error where a touch gives SIGBUS. */
+#if defined __linux__ && !defined MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+
+/* Wait until a piece is there; elsewhere, and where Linux is old, it is only asked for. */
+static bool piece_comes(void *at, size_t size) {
+#ifdef MADV_POPULATE_READ
+    if (madvise(at, size, MADV_POPULATE_READ) == 0 || errno != EINVAL) return errno != EFAULT;
+#endif
+    return posix_madvise(at, size, POSIX_MADV_WILLNEED) == 0;
+}
+
+static void *ahead_main(void *arg) {
+    archive_map *m = arg;
+    for (size_t at = 0; at < m->size && !m->stop; at += AHEAD_PIECE) {
+        size_t left = m->size - at;
+        errno = 0;
+        if (!piece_comes(m->at + at, left < AHEAD_PIECE ? left : AHEAD_PIECE)) break;
+    }
+    return NULL;
+}
+
+/* Does the file fit the memory with room to spare? Else its end would push its begin out again. */
+static bool is_small(uint64_t size) {
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 && size / (uint64_t)page < (uint64_t)pages / 4 * 3;
+}
+
+void archive_ahead(const qn_archive *known) {
+    archive *f = object_of(known, HANDLE_ARCHIVE, "archive_ahead");
+    archive_map *m = f ? f->map : NULL;
+    if (!m || m->reads || !is_small(m->size)) return;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    m->owner = getpid();
+    m->reads = pthread_create(&m->thread, NULL, ahead_main, m) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* ---- the mapping ----------------------------------------------------------------------------- */
 
 void archive_unmap(void *of) {
     archive_map *m = of;
     if (--m->users) return;
+    m->stop = true;
+    if (m->reads && m->owner == getpid()) pthread_join(m->thread, NULL); /* a fork has none */
     munmap(m->at, m->size);
     heap_free(m->heap, m, sizeof *m);
 }
@@ -42,7 +104,7 @@ static archive_map *map_of(archive *f) {
         heap_free(&f->ctx->heap, m, sizeof *m);
         raise_error(f->ctx, QN_EIO, "%s: cannot map it: %s", f->path, strerror(why));
     }
-    *m = (archive_map){&f->ctx->heap, at, (size_t)f->size, 1};
+    *m = (archive_map){.heap = &f->ctx->heap, .at = at, .size = (size_t)f->size, .users = 1};
     return f->map = m;
 }
 

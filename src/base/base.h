@@ -46,6 +46,9 @@ void *heap_try(heap *h, size_t size);          /* 64-byte aligned, uninitialised
 void *heap_alloc(heap *h, size_t size);        /* never NULL; raises */
 void *heap_zeroed(heap *h, size_t size);       /* as heap_alloc, cleared */
 void heap_free(heap *h, void *p, size_t size); /* p may be NULL; size as requested */
+/* Give what was freed to the system, where the C library keeps it: behind work that took much more
+ * than stays, as compiling does. Some milliseconds. */
+void heap_trim(const heap *h);
 /* Make room for `need` elements in a heap-owned array, doubling; returns the array. Raises; on
  * unwinding the old array is intact. */
 void *heap_grow(heap *h, void *data, uint32_t *cap, uint32_t need, size_t elem);

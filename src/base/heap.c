@@ -13,6 +13,9 @@
 #ifdef __linux__
 #include <sys/mman.h>
 #endif
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 enum { HEAP_ALIGN = 64, HEAP_GROW_FIRST = 8 };
 
@@ -53,6 +56,14 @@ void heap_open(heap *h, const qn_options *options, struct qn_ctx *ctx) {
         h->free = options->free ? options->free : no_free;
         h->user = options->alloc_user;
     }
+}
+
+void heap_trim(const heap *h) {
+#ifdef __GLIBC__
+    if (h->alloc == libc_alloc) malloc_trim(0);
+#else
+    (void)h;
+#endif
 }
 
 void *heap_try(heap *h, size_t size) {

@@ -120,7 +120,7 @@ void trained_close(trained *t);
 typedef struct text_options {
     const char *model, *prompt, *system, *device, *grammar, *schema;
     llm_choice llm;
-    int64_t length, seed, top, threads, guesses;
+    int64_t length, seed, top, threads, guesses, window;
     double temperature, top_p, min_p, repeat;
     bool int8, timing;
 } text_options;

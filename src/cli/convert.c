@@ -211,10 +211,13 @@ static bool is_quantized(const conversion *c, const qn_archive_info *info) {
            info->shape[info->rank - 1] % elements == 0;
 }
 
-/* What OUT's kind cannot hold becomes f32, of which every value of it is one. */
+/* What OUT's kind cannot hold becomes f32, of which every value of it is one; and in gguf narrow
+ * vectors, norms and biases, for what reads models there multiplies by f32 alone (llama.cpp). */
 static qn_dtype target(const conversion *c, const qn_archive_info *info) {
     bool narrow = info->dtype == QN_F8_E4M3 || info->dtype == QN_F8_E5M2;
     qn_dtype d = c->cast && dtype_is_float(info->dtype) ? c->cast : info->dtype;
+    bool is_vector = c->to_gguf && info->rank < 2 && dtype_is_float(d) && qn_dtype_size(d) < 4;
+    if (c->cast && is_vector) return QN_F32;
     bool lacks = (c->to_numpy && (narrow || d == QN_BF16)) || (c->to_gguf && narrow);
     return lacks ? QN_F32 : d;
 }

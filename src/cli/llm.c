@@ -255,20 +255,71 @@ int command_chat(int argc, char **argv) {
 static const option perplexity_rows[] = {
     ROWS_OF_BOTH,
     {"text", OPTION_TEXT, offsetof(text_options, prompt), 0, 0, "FILE", "the text; required"},
+    {"window", OPTION_WHOLE, offsetof(text_options, window), 0, 1 << 24, "N",
+     "windows of N tokens, of which the second half counts; 0: all counts (0)"},
 };
+
+/* The token that begins a text of the model's, -1: none does. */
+static int32_t begin_of(const session *s, int32_t first) {
+    const int32_t *ids;
+    int64_t n = qn_llm_encode(s->m, "", 0, &ids);
+    return n > 0 && ids[0] == first ? first : -1;
+}
+
+/* As llama.cpp's llama-perplexity counts: whole windows that begin anew, the first token of each
+ * being the one that begins a text where there is such, and of each the tokens behind the first of
+ * its second half. */
+static qn_code score_windows(const session *s, int64_t n, int32_t *ids, double *nll) {
+    const int64_t window = s->o->window, half = window / 2 + 1;
+    const int32_t begin = begin_of(s, ids[0]);
+    qn_code code = QN_OK;
+    *nll = 0;
+    for (int64_t at = 0; at + window <= n && !code && !interrupted; at += window) {
+        double whole = 0, before = 0;
+        if (begin >= 0) ids[at] = begin;
+        code = qn_llm_score(s->m, window, ids + at, &whole);
+        if (!code) code = qn_llm_score(s->m, half, ids + at, &before);
+        *nll += whole - before;
+    }
+    return code;
+}
+
+/* Said, where windows do not fit the text or the cache. */
+static bool windows_fit(const session *s, const char *path, int64_t n) {
+    const int64_t window = s->o->window;
+    qn_llm_info info = {.context = 0};
+    if (window == 0) return true;
+    if (window < 4 || window > n)
+        return cli_failed("perplexity", "--window %lld of the %lld tokens of %s; 4 at least",
+                          (long long)window, (long long)n, path),
+               false;
+    if (qn_llm_get_info(s->m, &info, sizeof info)) return failed(s), false;
+    if (window <= info.context) return true;
+    return cli_failed("perplexity", "--window %lld in a context of %lld: --context N",
+                      (long long)window, (long long)info.context),
+           false;
+}
 
 static int perplexity(const session *s, const char *path) {
     size_t size;
-    const int32_t *ids;
+    const int32_t *found;
     double nll;
     char *text = cli_read_file(path, &size);
     if (!text) return cli_failed("perplexity", "%s: cannot be read", path);
-    int64_t n = qn_llm_encode(s->m, text, size, &ids);
+    int64_t n = qn_llm_encode(s->m, text, size, &found), counted = n - 1, window = s->o->window;
     free(text);
     if (n < 0) return failed(s);
     if (n < 2) return cli_failed("perplexity", "%s: %lld tokens are too few", path, (long long)n);
-    if (qn_llm_score(s->m, n, ids, &nll)) return failed(s);
-    printf("perplexity %.4f over %lld tokens\n", exp(nll / (double)(n - 1)), (long long)(n - 1));
+    if (!windows_fit(s, path, n)) return EXIT_FAILED;
+    int32_t *ids = malloc((size_t)n * sizeof *ids);
+    if (!ids) return cli_failed("perplexity", "out of memory");
+    memcpy(ids, found, (size_t)n * sizeof *ids);
+    if (window) counted = n / window * (window - window / 2 - 1);
+    qn_code code = window ? score_windows(s, n, ids, &nll) : qn_llm_score(s->m, n, ids, &nll);
+    free(ids);
+    if (code) return failed(s);
+    if (interrupted) return EXIT_FAILED;
+    printf("perplexity %.4f over %lld tokens\n", exp(nll / (double)counted), (long long)counted);
     return EXIT_DONE;
 }
 

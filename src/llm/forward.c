@@ -458,6 +458,7 @@ static qn_plan *graph_make(llm *m, llm_kind kind, int64_t n) {
     qn_plan *plan = out ? qn_plan_new(qn, inputs, in, 1, &out) : NULL;
     if (!plan) heap_unwind(&qn->heap);
     qn_scope_end(qn, scope);
+    heap_trim(&qn->heap);
     return plan;
 }
 

@@ -249,6 +249,8 @@ void weights_read(llm *m, const llm_source *s) {
     for (int layer = 0; layer < c->layers; layer++)
         for (int i = SLOT_FIRST; i < SLOTS; i++) read_slot(&r, i, layer);
     check_taken(&r);
+    /* The first token needs all of it, of a mixture a part. */
+    if (!(c->arch->flags & ARCH_EXPERTS)) archive_ahead(s->archive);
 }
 
 /* What a name is behind "layers.3.", whose number goes to *layer, else NULL. */

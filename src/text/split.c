@@ -137,7 +137,7 @@ static bool is_punctuation(uint32_t c) {
     return char_in(c, SET_PUNCTUATION);
 }
 static bool is_number(uint32_t c) {
-    return char_among(c, IS_NUMBER);
+    return char_in(c, SET_NUMERIC);
 }
 
 static void bert_split(const text_step *s, piece_list *out, piece in) {

@@ -91,8 +91,16 @@ enum {
     IS_UPPER = IS_LU | IS_LT | IS_UNCASED,
     IS_LOWER = IS_LL | IS_UNCASED
 };
-/* Sets of sets.h. */
-typedef enum char_set { SET_PUNCTUATION, SET_ACCENT, SET_MARK, SET_CONTROL, SET_CHINESE } char_set;
+/* Sets of sets.h. NUMERIC is what the splitter of digits asks for: of a later Unicode than the
+ * categories, by which patterns know numbers. */
+typedef enum char_set {
+    SET_PUNCTUATION,
+    SET_NUMERIC,
+    SET_ACCENT,
+    SET_MARK,
+    SET_CONTROL,
+    SET_CHINESE
+} char_set;
 typedef enum text_form { FORM_NFC, FORM_NFD, FORM_NFKC, FORM_NFKD } text_form;
 
 /* The character at s, which is well-formed UTF-8, and its length in bytes. */

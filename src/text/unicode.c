@@ -56,6 +56,11 @@ static const uint32_t punctuation_table[] = {
 #include "text/unicode/sets.h"
 };
 #undef SET_PUNCTUATION_ROWS
+#define SET_NUMERIC_ROWS
+static const uint32_t numeric_table[] = {
+#include "text/unicode/sets.h"
+};
+#undef SET_NUMERIC_ROWS
 #define SET_ACCENT_ROWS
 static const uint32_t accent_table[] = {
 #include "text/unicode/sets.h"
@@ -185,6 +190,7 @@ bool char_in(uint32_t c, char_set set) {
         const uint32_t *at;
         size_t count;
     } sets[] = {[SET_PUNCTUATION] = {punctuation_table, COUNT_OF(punctuation_table)},
+                [SET_NUMERIC] = {numeric_table, COUNT_OF(numeric_table)},
                 [SET_ACCENT] = {accent_table, COUNT_OF(accent_table)},
                 [SET_MARK] = {mark_table, COUNT_OF(mark_table)},
                 [SET_CONTROL] = {control_table, COUNT_OF(control_table)},

@@ -1,10 +1,13 @@
 /* test_mapped.c - tensors that lie in their file: the same values as copies, which cost no memory,
  * stay when the archive is closed, and leave the file as it is. */
+#include "archive/archive.h"
 #include "archive/read_all.h"
 #include "failing_memory.h"
 #include "folder.h"
 
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static qn_archive *open_mapped(qn_ctx *qn, const char *path) {
@@ -289,6 +292,60 @@ static void memory_may_be_out_anywhere(void) {
     CHECK(failed > 5);
 }
 
+/* ---- ahead ----------------------------------------------------------------------------------- */
+
+/* Is the file's page there that a byte of the tensor's value lies in? */
+static bool is_there(qn_tensor *t, size_t at) {
+    const void *data = NULL;
+    unsigned char there = 0;
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    CHECK_INT(qn_data(t, &data), QN_OK);
+    CHECK_INT(mincore((void *)(((uintptr_t)data + at) / page * page), 1, &there), 0);
+    return there & 1;
+}
+
+static void pages_that_are_asked_for_ahead_come_untouched(void) {
+    const int64_t rows = 4096, columns = 4096;
+    const char *path = in_folder("ahead.gguf");
+    put_sparse(path, rows, columns);
+    qn_ctx *qn = qn_open(NULL);
+    qn_archive *a = open_mapped(qn, path);
+    qn_tensor *t = qn_archive_tensor(a, "w");
+    const size_t last = (size_t)(2 * rows * columns) - 1;
+    if (is_there(t, last)) {
+        SKIP("this file system has pages of new files in memory");
+    } else {
+        archive_ahead(a);
+        for (int k = 0; k < 2000 && !is_there(t, last); k++) usleep(10000);
+        CHECK(is_there(t, last / 2) && is_there(t, last));
+    }
+    archive_ahead(a); /* once more is nothing */
+    qn_archive_close(a);
+    qn_release(t);
+    CHECK_STR(qn_error(qn), "");
+    qn_close(qn);
+}
+
+/* The mapping may go, and a process fork, while pages are on their way. */
+static void what_asks_ahead_ends_with_the_mapping(void) {
+    const char *path = in_folder("ends.gguf");
+    for (int k = 0; k < 20; k++) {
+        put_sparse(path, 2048, 4096);
+        qn_ctx *qn = qn_open(NULL);
+        qn_archive *a = open_mapped(qn, path);
+        archive_ahead(a); /* nothing is mapped yet */
+        qn_tensor *t = qn_archive_tensor(a, "w");
+        archive_ahead(a);
+        pid_t child = k % 4 == 0 ? fork() : -1;
+        qn_release(t);
+        qn_archive_close(a);
+        qn_close(qn);
+        if (child == 0) _exit(0);
+        int status = 1;
+        if (child > 0) CHECK(waitpid(child, &status, 0) == child && status == 0);
+    }
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     snprintf(folder, sizeof folder, "/tmp/quern-mapped-XXXXXX");
@@ -301,6 +358,8 @@ int main(int argc, char **argv) {
     RUN(a_file_that_became_shorter_is_refused);
     RUN(beginnings_of_files_are_errors);
     RUN(memory_may_be_out_anywhere);
+    RUN(pages_that_are_asked_for_ahead_come_untouched);
+    RUN(what_asks_ahead_ends_with_the_mapping);
     char command[100];
     snprintf(command, sizeof command, "rm -r %s", folder);
     return system(command) ? 1 : test_end();

@@ -1,6 +1,7 @@
 /* test_heap.c - memory that is counted and may fail, and unwinding: heaps, guards, cleanups.
  * Counters come from an allocator that keeps its own books. */
 #include <pthread.h>
+#include <unistd.h>
 
 #include "books.h"
 
@@ -317,6 +318,38 @@ static void raising_without_a_guard_ends_only_the_thread(void) {
     bench_check(&b);
 }
 
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+static long resident_pages(void) {
+    long size = 0, pages = -1;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (f && fscanf(f, "%ld %ld", &size, &pages) != 2) pages = -1;
+    if (f) fclose(f);
+    return pages;
+}
+
+/* Small blocks below one that stays: the C library keeps them. */
+static void what_was_freed_goes_back_to_the_system(void) {
+    enum { BLOCKS = 1000, BYTES = 60000 };
+    static void *block[BLOCKS + 1];
+    heap h;
+    heap_open(&h, NULL, NULL);
+    for (int i = 0; i <= BLOCKS; i++) {
+        block[i] = heap_try(&h, BYTES);
+        CHECK(block[i]);
+        memset(block[i], 1, BYTES);
+    }
+    for (int i = 0; i < BLOCKS; i++) heap_free(&h, block[i], BYTES);
+    const long before = resident_pages();
+    heap_trim(&h);
+    CHECK((before - resident_pages()) * sysconf(_SC_PAGESIZE) > (long)BLOCKS * BYTES / 2);
+    heap_free(&h, block[BLOCKS], BYTES);
+}
+#else
+static void what_was_freed_goes_back_to_the_system(void) {
+    SKIP("another C library, or a sanitizer's allocator");
+}
+#endif
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(heap_counts_bytes_peak_and_requests);
@@ -333,5 +366,6 @@ int main(int argc, char **argv) {
     RUN(a_guard_inside_leaves_the_cleanups_outside_alone);
     RUN(guarded_work_leaks_nothing_wherever_memory_ends);
     RUN(raising_without_a_guard_ends_only_the_thread);
+    RUN(what_was_freed_goes_back_to_the_system);
     return test_end();
 }

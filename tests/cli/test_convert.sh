@@ -42,6 +42,9 @@ check as_floats status_is 0 "$quern" convert "$scratch/q.gguf" "$scratch/s.npz"
 check of_the_same_shapes same_lists "$model" "$scratch/s.npz"
 check narrower status_is 0 "$quern" convert "$model" "$scratch/h.safetensors" --dtype bf16
 check is_narrower sh -c "'$quern' info '$scratch/h.safetensors' | grep -q ^bf16"
+check narrower_in_gguf status_is 0 "$quern" convert "$model" "$scratch/h.gguf" --dtype f16
+check but_vectors sh -c "'$quern' info '$scratch/h.gguf' --no-metadata >$scratch/1 &&
+    grep -q '^f16 .*\[.*,' $scratch/1 && grep -q '^f32 ' $scratch/1 && ! grep '^f16 *\[[0-9]*\]' $scratch/1"
 
 # Many keys of metadata: of a small file, and through to gguf, which has no empty ones.
 keys=$(i=10; while [ $i -lt 50 ]; do printf '"key%d":"value",' $i; i=$((i + 1)); done)

@@ -405,6 +405,10 @@ static void the_command_goes_on_with_texts_and_answers(void) {
         says(line, 0, "13 tokens read");
         snprintf(line, sizeof line, "perplexity %s --text %s", path, text);
         says(line, 0, "over 20 tokens");
+        snprintf(line, sizeof line, "perplexity %s --text %s --window 8", path, text);
+        says(line, 0, "over 6 tokens"); /* two windows, of each three */
+        snprintf(line, sizeof line, "perplexity %s --text %s --window 22", path, text);
+        says(line, 1, "--window 22 of the 21 tokens");
         snprintf(line, sizeof line, "perplexity %s", path);
         says(line, 2, "--text is needed");
         says("chat", 2, "--model is needed");

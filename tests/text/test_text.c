@@ -373,6 +373,31 @@ static void first_is_what_stands_for_the_first_character(void) {
     qn_close(qn);
 }
 
+/* U+11DE2 is a digit since Unicode 17, which the package has for splitters, not for patterns. */
+static void splitters_and_patterns_know_numbers_of_their_own_unicode(void) {
+    static const struct {
+        const char *splitter;
+        int64_t n;
+    } cases[] = {
+        {"{\"type\":\"Digits\"}", 3},
+        {"{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":\"\\\\p{N}\"}}", 1},
+    };
+    qn_ctx *qn = open_context();
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        char text[512];
+        const int32_t *ids;
+        int n = snprintf(text, sizeof text,
+                         "{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{"
+                         "\"?\":0}},\"pre_tokenizer\":%s}",
+                         cases[i].splitter);
+        qn_tokenizer *t = qn_tokenizer_open(qn, text, (size_t)n);
+        CHECK_INT(qn_tokenizer_encode(t, "a\xf0\x91\xb7\xa2z", 6, 0, &ids), cases[i].n);
+        qn_tokenizer_close(t);
+    }
+    CHECK_STR(qn_error(qn), "");
+    qn_close(qn);
+}
+
 /* ---- damage, memory, time -------------------------------------------------------------------- */
 
 static uint32_t next_random(uint32_t *seed) {
@@ -593,6 +618,7 @@ int main(int argc, char **argv) {
     RUN(plain_text_spells_no_special_token);
     RUN(plain_text_finds_no_special_token_in_a_model);
     RUN(first_is_what_stands_for_the_first_character);
+    RUN(splitters_and_patterns_know_numbers_of_their_own_unicode);
     RUN(an_unknown_token_that_is_none_is_an_error_where_it_is_needed);
     RUN(every_prefix_of_a_file_is_an_error);
     RUN(damaged_files_do_no_harm);

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """tokens.py - tokenizers of Quern against the package `tokenizers`: the same ids, the same text.
 
-Usage: tokens.py --library FILE [--strings N] [--seed S] [--family NAME] [--save FOLDER]
+Usage: tokens.py --library FILE [--strings N] [--seed S] [--family NAME] [--save FOLDER] [--tally FILE]
        tokens.py --cases tests/text/cases    write small tokenizers, and what they give, for test_text
 
 Vocabularies of every family are trained on this source tree and on random text, then N strings of
 each family go both ways: pieces of the tree, random characters of all of Unicode, marks and
-scripts that normalisers treat apart, contractions, numbers, white space, special tokens. The last
-line is `N passed, N failed`.
+scripts that normalisers treat apart, contractions, numbers, white space, special tokens. Strings are
+made in blocks of 10,000, each of a seed of its own; FILE gets a line for each block, and one that it
+has is not run again, so what was broken off goes on. The last line is `N passed, N failed`.
 """
 
 import argparse
@@ -185,8 +186,11 @@ def wild(rng, most):
     return "".join(out)
 
 
-def strings(n, seed):
-    rng, tree = random.Random(seed), "\n".join(corpus())
+BLOCK = 10000
+
+
+def strings(n, seed, tree=None):
+    rng, tree = random.Random(seed), tree or "\n".join(corpus())
     yield ""
     for i in range(n):
         if i % 3 == 0:
@@ -231,27 +235,50 @@ class Quern:
         return ctypes.string_at(text, size.value).decode()
 
 
+def differs(quern, mine, oracle, text, rng):
+    """What is wrong with a text's ids or with what ids give, None where nothing is."""
+    special = rng.random() < 0.5
+    want = oracle.encode(text, add_special_tokens=special).ids
+    got = quern.encode(mine, text, 1 if special else 0)
+    if want != got:
+        return f"ids\n  want {want!r}\n  got  {got!r}"
+    ids = [rng.randrange(oracle.get_vocab_size()) for _ in range(9)] if rng.random() < 0.3 else want
+    want, got = oracle.decode(ids, skip_special_tokens=special), quern.decode(mine, ids, special)
+    return f"text\n  want {want!r}\n  got  {got!r}" if want != got else None
+
+
 def compare(quern, name, options):
-    oracle = train(name)
+    oracle, tree, done = train(name), "\n".join(corpus()), tallied(options.tally)
     if options.save:
         oracle.save(os.path.join(options.save, name + ".json"))
-    mine, bad, count = quern.tokenizer(oracle.to_str()), 0, 0
-    rng = random.Random(options.seed)
-    for text in strings(options.strings, options.seed):
-        special = rng.random() < 0.5
-        want = oracle.encode(text, add_special_tokens=special).ids
-        got = quern.encode(mine, text, 1 if special else 0)
-        chosen = [rng.randrange(oracle.get_vocab_size()) for _ in range(9)] if rng.random() < 0.3 else want
-        wrong = ("ids", want, got) if want != got else None
-        if not wrong and oracle.decode(chosen, skip_special_tokens=special) != quern.decode(mine, chosen, special):
-            wrong = ("text", oracle.decode(chosen, skip_special_tokens=special), quern.decode(mine, chosen, special))
-        count += 1
-        bad += wrong is not None
-        if wrong and bad <= 3:
-            print(f"{name}: {text!r}: {wrong[0]}\n  want {wrong[1]!r}\n  got  {wrong[2]!r}")
+    mine, passed, failed = quern.tokenizer(oracle.to_str()), 0, 0
+    for first in range(0, options.strings, BLOCK):
+        size, seed, bad = min(BLOCK, options.strings - first), options.seed + first // BLOCK * 7919, 0
+        block = f"{name} {options.seed} {first} {size}"
+        if block in done:
+            passed, failed = passed + done[block][0], failed + done[block][1]
+            continue
+        rng = random.Random(seed)
+        for text in strings(size, seed, tree):
+            wrong = differs(quern, mine, oracle, text, rng)
+            bad += wrong is not None
+            if wrong and failed + bad <= 3:
+                print(f"{name}: {text!r}: {wrong}")
+        passed, failed = passed + size + 1 - bad, failed + bad
+        if options.tally:
+            with open(options.tally, "a", encoding="ascii") as file:
+                file.write(f"{block} {size + 1 - bad} {bad}\n")
     quern.lib.qn_tokenizer_close(mine)
-    print(f"{name}: {count - bad} of {count}", flush=True)
-    return count - bad, bad
+    print(f"{name}: {passed} of {passed + failed}", flush=True)
+    return passed, failed
+
+
+def tallied(path):
+    """Blocks that a file of tallies has: family, seed, first string, how many; passed and failed."""
+    if not path or not os.path.exists(path):
+        return {}
+    rows = [line.rsplit(" ", 2) for line in open(path, encoding="ascii").read().splitlines()]
+    return {block: (int(passed), int(failed)) for block, passed, failed in rows}
 
 
 def write_cases(folder):
@@ -276,6 +303,7 @@ def main():
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--family", action="append", choices=FAMILIES)
     parser.add_argument("--save")
+    parser.add_argument("--tally")
     options = parser.parse_args()
     if options.cases:
         write_cases(options.cases)
