@@ -195,6 +195,21 @@ static void what_was_assigned_is_gathered_where_it_is(void) {
     CHECK_INT(kernels1(qn_take(qn_slice(rooms, 2, 0, 5, 1), i, 1)), 2);
 }
 
+/* Pages of columns are read by the product where they are; of many rows, or of rows that lie along
+ * the sum, they are put together first. */
+static void a_product_of_few_rows_reads_pages(void) {
+    qn_tensor *pages = param(4, (int64_t[]){5, 40, 64, 32}), *i = places(8);
+    qn_tensor *few = param(4, (int64_t[]){5, 1, 4, 64}),
+              *many = param(4, (int64_t[]){5, 1, 512, 64});
+    qn_tensor *halves = qn_cast(pages, QN_F16);
+    CHECK_INT(qn_realize(1, &halves), QN_OK);
+    CHECK_INT(kernels1(qn_matmul(few, qn_take(pages, i, 1))), 1);
+    CHECK_INT(kernels1(qn_matmul(few, qn_cast(qn_take(halves, i, 1), QN_F32))), 1);
+    CHECK(kernels1(qn_matmul(many, qn_take(pages, i, 1))) >= 2);
+    qn_tensor *along = qn_take(param(4, (int64_t[]){5, 40, 32, 64}), i, 1);
+    CHECK(kernels1(qn_matmul(few, qn_transpose(along, 2, 3))) >= 2);
+}
+
 /* Whatever is large is shared out among threads, flat kernels of any size too. */
 static void large_kernels_are_parallel(void) {
     static const struct {
@@ -436,6 +451,7 @@ int main(int argc, char **argv) {
     RUN(what_is_gathered_is_read_where_it_is);
     RUN(what_is_gathered_is_in_memory);
     RUN(what_was_assigned_is_gathered_where_it_is);
+    RUN(a_product_of_few_rows_reads_pages);
     RUN(large_kernels_are_parallel);
     RUN(scoped_log_softmax_is_one_kernel);
     RUN(scoped_layer_norm_is_one_kernel);
