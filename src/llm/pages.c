@@ -9,9 +9,9 @@
  *
  *   - Only pages are shared that are full, of rows that a text has read. What it reads next it
  *     writes behind them.
- *   - A text that is rewound into a shared page leaves it to the others: it takes a page of its own,
- *     and reads the tokens of that page again, fewer than PAGE of them (llm_feed). So nothing has to
- *     be copied.
+ *   - A text that is rewound into a shared page leaves it to the others: it takes a page of its
+ *     own, and reads the tokens of that page again, fewer than PAGE of them (llm_feed). So nothing
+ *     has to be copied.
  *
  * Where the pool is used up, texts that are over are forgotten, the one first that has been over
  * for longest. Page 0 is nobody's: in it a batch writes the rows of its empty places, and tables

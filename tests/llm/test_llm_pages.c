@@ -1,6 +1,6 @@
-/* test_llm_pages.c - caches that share a pool of pages: texts are what they are with memory of their
- * own, what they have in common is there once, and where the pool is used up the longest over text
- * is forgotten, a text ends, or there is an error. */
+/* test_llm_pages.c - caches that share a pool of pages: texts are what they are with memory of
+ * their own, what they have in common is there once, and where the pool is used up the longest over
+ * text is forgotten, a text ends, or there is an error. */
 #include "tiny_llm.h"
 
 enum { CONTEXT = 160, CHUNK = 16, PAGE = 32, LONG = 100 };

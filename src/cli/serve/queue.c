@@ -7,9 +7,9 @@
  * time is done under the lock, and of a job that runs only this thread uses the request.
  *
  * A prompt goes to the free cache that has most of its beginning read already, as in a conversation
- * the next question does. The caches' memory is one pool: a job begins when the pages are there that
- * it may come to need, beside those that were promised to jobs that run, so none ends for want of
- * pages. Those behind it wait as long. */
+ * the next question does. The caches' memory is one pool: a job begins when the pages are there
+ * that it may come to need, beside those that were promised to jobs that run, so none ends for want
+ * of pages. Those behind it wait as long. */
 #include "base/base.h"
 #include "cli/serve/serve.h"
 
