@@ -49,6 +49,9 @@ typedef struct qn_llm_options {
     int adapters; /* their products are added to those of the model's matrices, which stay as they
                    * are */
     const qn_llm_adapter *adapter;
+    int64_t pool; /* tokens that all caches hold together, each page of 32 given to the text that
+                   * needs it; what texts have in common at their beginning is there once. 0: as
+                   * many as each of them can hold */
 } qn_llm_options;
 #define QN_LLM_OPTIONS(...) QN_STRUCT(qn_llm_options, __VA_ARGS__)
 
@@ -69,6 +72,8 @@ typedef struct qn_llm_info {
     int64_t trained;                                          /* what the model was made for */
     uint64_t parameters, bytes;                               /* of the weights */
     bool chat;                                                /* is there a template? */
+    int64_t page, pages, pages_used; /* tokens of a page; pages of all caches, and those that some
+                                      * text is in */
 } qn_llm_info;
 QN_API qn_code qn_llm_get_info(const qn_llm *m, qn_llm_info *out, size_t size);
 

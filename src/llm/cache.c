@@ -72,21 +72,20 @@ llm_rows rows_packed(const llm *m, qn_tensor *x) {
     return (llm_rows){nibbles(qn_add(whole, qn_like(whole, 8)), head), qn_squeeze(d, 3)};
 }
 
-qn_tensor *rows_floats(const llm *m, const llm_rows *r) {
+qn_tensor *rows_floats(const llm *m, const llm_rows *r, int axis) {
     const int64_t head = m->config.size[DIM_HEAD], block = block_of(m);
     if (m->cache_bits > 8) return qn_cast(r->t, QN_F32);
     if (!r->t || !r->scales) return NULL;
-    const int last = qn_rank(r->t) - 1;
     qn_tensor *x = r->t;
     if (m->cache_bits == 4) {
-        x = qn_cast(qn_unsqueeze(x, last), QN_I32);
-        x = FIELDS(x, last, 2, 4, 15);
+        x = qn_cast(qn_unsqueeze(x, axis), QN_I32);
+        x = FIELDS(x, axis, 2, 4, 15);
         x = qn_sub(x, qn_like(x, 8));
-        x = qn_flatten(x, last, last + 1);
+        x = qn_flatten(x, axis, axis + 1);
     }
-    x = qn_unflatten(quant_float(x), last, 2, (const int64_t[]){head / block, block});
-    x = qn_mul(x, qn_cast(qn_unsqueeze(r->scales, -1), QN_F32));
-    return qn_flatten(x, last, last + 1);
+    x = qn_unflatten(quant_float(x), axis, 2, (const int64_t[]){head / block, block});
+    x = qn_mul(x, qn_cast(qn_unsqueeze(r->scales, axis + 1), QN_F32));
+    return qn_flatten(x, axis, axis + 1);
 }
 
 /* ---- turned rows ----------------------------------------------------------------------------- */
@@ -114,9 +113,11 @@ static qn_tensor *hadamard(llm *m) {
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static qn_tensor *zeros(llm *m, qn_dtype dtype, int64_t width) {
-    const int64_t shape[3] = {m->config.kv_heads, m->caches * m->rows, width};
-    qn_tensor *t = qn_variable(qn_zeros(m->ctx, dtype, 3, shape));
+/* Room for `width` numbers of each row of the pool: of keys, or of values. */
+static qn_tensor *zeros(llm *m, qn_dtype dtype, int64_t width, bool keys) {
+    const int64_t heads = m->config.kv_heads, rows = (m->pages + 1) * PAGE;
+    const int64_t shape[3] = {heads, keys ? rows * width : rows, width};
+    qn_tensor *t = qn_variable(qn_zeros(m->ctx, dtype, keys ? 2 : 3, shape));
     if (!t || qn_realize(1, &t)) heap_unwind(&m->ctx->heap);
     return qn_keep(t);
 }
@@ -131,9 +132,10 @@ static void rows_make(llm *m) {
     m->keys = arena_zeroed(&m->a, (size_t)layers * sizeof *m->keys);
     m->values = arena_zeroed(&m->a, (size_t)layers * sizeof *m->values);
     for (int64_t i = 0; i < 2 * layers; i++) {
-        llm_rows *to = i % 2 ? &m->values[i / 2] : &m->keys[i / 2];
-        to->t = zeros(m, dtype, m->cache_bits == 4 ? head / 2 : head);
-        if (blocks) to->scales = zeros(m, QN_F16, head / block_of(m));
+        const bool keys = i % 2 == 0;
+        llm_rows *to = keys ? &m->keys[i / 2] : &m->values[i / 2];
+        to->t = zeros(m, dtype, m->cache_bits == 4 ? head / 2 : head, keys);
+        if (blocks) to->scales = zeros(m, QN_F16, head / block_of(m), keys);
     }
     if (m->cache_bits == 4) m->turn = hadamard(m);
 }
@@ -162,18 +164,21 @@ static void sizes_take(llm *m, const qn_llm_options *o) {
         raise_error(m->ctx, QN_ERANGE, "llm_open: %lld caches; there are from 1 to %d",
                     (long long)o->caches, CACHES_MOST);
     m->caches = o->caches ? o->caches : 1;
-    m->rows = m->context + m->chunk;
+    if (o->pool < 0)
+        raise_error(m->ctx, QN_ERANGE, "llm_open: a pool of %lld tokens", (long long)o->pool);
+    const int64_t all = m->caches * ((m->context + PAGE - 1) / PAGE);
+    m->pages = o->pool && o->pool / PAGE < all ? (o->pool + PAGE - 1) / PAGE : all;
 }
 
 void cache_make(llm *m, const qn_llm_options *o) {
     const llm_config *c = &m->config;
     sizes_take(m, o);
     m->past = qn_var(m->ctx, "past", 0, m->context - 1);
-    if (m->caches > 1) m->which = qn_var(m->ctx, "cache", 0, m->caches - 1);
     m->length = qn_var(m->ctx, "length", 1, m->chunk);
     m->now = m->cache = arena_zeroed(&m->a, (size_t)m->caches * sizeof *m->cache);
     for (int64_t i = 0; i < m->caches; i++)
         m->cache[i].token = arena_alloc(&m->a, (size_t)m->context * sizeof *m->cache->token);
+    pages_open(m);
     int64_t most = m->chunk > BATCH_MOST ? m->chunk : BATCH_MOST; /* tokens of a run */
     m->given = arena_zeroed(&m->a, (size_t)most * sizeof *m->given);
     m->logits = arena_zeroed(&m->a, (size_t)c->size[DIM_VOCABULARY] * sizeof *m->logits);

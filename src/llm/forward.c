@@ -5,10 +5,12 @@
  *     for each layer:   x += attention(norm(x)),  x += inner(norm(x))
  *     logits = output(norm(x))
  *
- * A graph reads n tokens behind `past` others, both variables. It writes their keys and values to
- * rows past .. past + n of the cache, and attends to the rows before past + n, so no kernel depends
- * on how large the cache could become, and no work. Rotations come as tables of cosines and sines
- * from the host, which has them in double precision. */
+ * A graph reads n tokens behind `past` others, both variables. It writes their keys and values into
+ * pages of the pool, and attends to those of the first past + n tokens, which a table gives: so no
+ * kernel depends on how large the cache could become, and no work. A token, or one of each of
+ * several texts, attends to the pages where they are; for a chunk of one text, whose rows share
+ * them, they are put in order first. Rotations come as tables of cosines and sines from the host,
+ * which has them in double precision. */
 #include "llm/llm.h"
 
 #include <math.h>
@@ -78,21 +80,20 @@ static void tables_fill(llm *m, int64_t n) {
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-/* Tokens that are computed together, of one text or of several: whose cache a token goes to, and
- * how many are there before it. */
-typedef struct batch {
-    qn_tensor *cache, *held; /* [n] of i64; NULL: this is no batch */
-    qn_tensor *seen;         /* [n, 1, most + 1]: rows of its cache that a text may look at */
-    qn_tensor *windowed;     /* of layers with windows */
-    qn_tensor *at;           /* [n]: the row of all caches that a token is written to */
-} batch;
+/* Where the rows of tokens are. */
+typedef struct places {
+    qn_tensor *at;   /* [n] of i64: rows of the pool that the tokens are written to */
+    qn_tensor *page; /* i32: the pages of a chunk's text [pages], or of each token's [n, pages] */
+    /* Of tokens that are each behind a text of its own, which look at rows up to their own: */
+    qn_tensor *seen;     /* [n, pages, 1, PAGE]: may they look at it? NULL: it is a chunk */
+    qn_tensor *windowed; /* of layers with windows */
+} places;
 
 typedef struct pass {
     llm *m;
     const llm_weight *w; /* of the layer */
     int64_t n, past;     /* tokens that come, and are there: numbers, or the variables */
-    int64_t first;       /* row of the cache */
-    batch rows;          /* of GRAPH_BATCH */
+    places rows;
     qn_tensor *table[4];
     bool windowed;
     bool bytes; /* what blocks are multiplied with is made of bytes, .. */
@@ -190,46 +191,80 @@ static qn_tensor *rotated(const pass *p, qn_tensor *x) {
     return qn_concat(2, (qn_tensor *const[]){out, qn_slice(x, 2, turned, head, 1)}, 2);
 }
 
-/* New rows into a tensor of the cache; all rows that there are then. */
-static qn_tensor *put(const pass *p, qn_tensor *cache, qn_tensor *rows) {
+/* Pages of the texts that are attended to, at most. */
+static int64_t pages_seen(const pass *p, int64_t n) {
     qn_ctx *qn = p->m->ctx;
-    int64_t from = qn_dim_add(qn, p->first, p->past), end = qn_dim_add(qn, from, p->n);
-    if (qn_assign(qn_slice(cache, 1, from, end, 1), rows)) return NULL;
-    return qn_slice(cache, 1, p->first, end, 1);
+    return qn_dim_div(qn, qn_dim_add(qn, qn_dim_add(qn, p->past, n), PAGE - 1), PAGE);
 }
 
-/* A new row into the cache of each text; rows 0 to `past` of all of these, [heads, n, past + 1,
- * width]. Which text has which cache is an index of the kernels that read them. */
-static qn_tensor *put_batch(const pass *p, qn_tensor *cache, qn_tensor *rows) {
+/* New values [heads, n, width] into the pool; the pages that are attended to, [heads, .. pages,
+ * PAGE, width]. */
+static qn_tensor *put_values(const pass *p, qn_tensor *all, qn_tensor *rows) {
     const llm *m = p->m;
-    if (qn_assign(cache, qn_index_copy(cache, p->rows.at, rows, 1))) return NULL;
-    const int64_t shape[4] = {m->config.kv_heads, m->caches, m->rows, -1};
-    qn_tensor *t = qn_slice(qn_reshape(cache, 4, shape), 2, 0, qn_dim_add(m->ctx, p->past, 1), 1);
-    return qn_take(t, p->rows.cache, 1);
+    const int64_t shape[4] = {m->config.kv_heads, m->pages + 1, PAGE, -1};
+    if (qn_assign(all, qn_index_copy(all, p->rows.at, rows, 1))) return NULL;
+    return qn_take(qn_reshape(all, 4, shape), p->rows.page, 1);
 }
 
-/* New keys or values, and those that there are then, as f32. */
-static qn_tensor *remember(const pass *p, const llm_rows *cache, qn_tensor *x) {
-    qn_tensor *(*to)(const pass *, qn_tensor *, qn_tensor *) = p->rows.cache ? put_batch : put;
+/* The same of keys, whose pages are [width, PAGE]. */
+static qn_tensor *put_keys(const pass *p, qn_tensor *all, qn_tensor *rows) {
+    const llm *m = p->m;
+    qn_ctx *qn = m->ctx;
+    const int64_t heads = m->config.kv_heads, width = rows ? qn_dim(rows, 2) : 1;
+    const int64_t shape[4] = {heads, m->pages + 1, width, PAGE}, flat[2] = {heads, -1};
+    qn_tensor *at = qn_unsqueeze(p->rows.at, 1), *slot = qn_and(at, qn_like(at, PAGE - 1));
+    qn_tensor *first = qn_add(qn_mul(qn_sub(at, slot), qn_like(at, (double)width)), slot);
+    qn_tensor *number = qn_iota(qn, QN_I64, 2, (const int64_t[]){1, width}, 1);
+    qn_tensor *to = qn_add(first, qn_mul(number, qn_like(number, PAGE)));
+    to = qn_reshape(to, 1, (const int64_t[]){-1});
+    if (qn_assign(all, qn_index_copy(all, to, qn_reshape(rows, 2, flat), 1))) return NULL;
+    return qn_take(qn_reshape(all, 4, shape), p->rows.page, 1);
+}
+
+/* New keys or values, and those that there are then, as f32: [heads, .. pages, head, PAGE] of keys,
+ * [heads, .. pages, PAGE, head] of values. */
+static qn_tensor *remember(const pass *p, const llm_rows *to, qn_tensor *x, bool keys) {
+    qn_tensor *(*put)(const pass *p, qn_tensor *all, qn_tensor *rows) =
+        keys ? put_keys : put_values;
     const llm_rows rows = rows_packed(p->m, rows_turned(p->m, x));
-    llm_rows all = {to(p, cache->t, rows.t), NULL};
-    if (cache->scales) all.scales = to(p, cache->scales, rows.scales);
-    return rows_floats(p->m, &all);
+    llm_rows seen = {put(p, to->t, rows.t), NULL};
+    if (to->scales) seen.scales = put(p, to->scales, rows.scales);
+    return seen.t ? rows_floats(p->m, &seen, qn_rank(seen.t) - (keys ? 2 : 1)) : NULL;
 }
 
-/* Of tokens of several texts: those heads that share keys are a head's queries. [n, queries] */
-static qn_tensor *attention_batch(const pass *p, qn_tensor *q, qn_tensor *k, qn_tensor *v,
-                                  const qn_attention_options *o) {
+/* Pages of one text as rows in order, [heads, past + n, head]. */
+static qn_tensor *in_order(const pass *p, qn_tensor *x, bool keys) {
+    const int64_t shape[3] = {p->m->config.kv_heads, -1, p->m->config.size[DIM_HEAD]};
+    if (keys) x = qn_transpose(x, 2, 3);
+    x = qn_slice(qn_reshape(x, 3, shape), 1, 0, qn_dim_add(p->m->ctx, p->past, p->n), 1);
+    return qn_contiguous(x);
+}
+
+static qn_tensor *attention_chunk(const pass *p, qn_tensor *q, qn_tensor *k, qn_tensor *v) {
     const llm_config *c = &p->m->config;
-    const int64_t shape[2] = {c->kv_heads, c->heads / c->kv_heads},
-                  flat[2] = {p->n, c->size[DIM_QUERIES]};
-    qn_attention_options own = *o;
-    own.causal = own.grouped = false;
-    own.window = 0;
-    own.mask = p->windowed ? p->rows.windowed : p->rows.seen;
+    qn_attention_options o =
+        QN_ATTENTION_OPTIONS(.causal = true, .scale = c->scale, .cap = c->cap, .grouped = true);
+    if (p->windowed) o.window = c->window;
+    q = qn_attention(q, in_order(p, k, true), in_order(p, v, false), &o);
+    return qn_transpose(rows_turned(p->m, q), 0, 1);
+}
+
+/* Of tokens that are each behind pages of their own: those heads that share keys are rows of a
+ * product with a page. Sums go over pages and the rows of a page. [n, kv_heads, shared, head] */
+static qn_tensor *attention_pages(const pass *p, qn_tensor *q, qn_tensor *k, qn_tensor *v) {
+    const llm_config *c = &p->m->config;
+    const int64_t shape[2] = {c->kv_heads, c->heads / c->kv_heads};
+    const int over[2] = {2, 4};
     q = qn_transpose(qn_unflatten(q, 0, 2, shape), 1, 2); /* [kv_heads, n, shared, head] */
-    q = rows_turned(p->m, qn_attention(q, k, v, &own));
-    return qn_reshape(qn_transpose(q, 0, 1), 2, flat);
+    qn_tensor *s = qn_matmul(qn_unsqueeze(q, 2), k);      /* [kv_heads, n, pages, shared, PAGE] */
+    s = qn_mul(s, qn_like(s, c->scale > 0 ? c->scale : 1 / sqrt((double)c->size[DIM_HEAD])));
+    if (c->cap > 0) s = qn_mul(qn_tanh(qn_mul(s, qn_like(s, 1 / c->cap))), qn_like(s, c->cap));
+    s = qn_where(p->windowed ? p->rows.windowed : p->rows.seen, s, qn_like(s, -INFINITY));
+    s = qn_exp(qn_sub(s, qn_max_axes(s, 2, over, true)));
+    qn_tensor *all = qn_sum_axes(s, 2, over, false);
+    s = qn_mul(qn_unsqueeze(s, 5), qn_unsqueeze(v, 3));
+    s = qn_div(qn_sum_axes(s, 2, over, false), qn_unsqueeze(all, 3));
+    return qn_transpose(rows_turned(p->m, s), 0, 1);
 }
 
 static qn_tensor *attention(const pass *p, qn_tensor *x, int layer) {
@@ -251,13 +286,9 @@ static qn_tensor *attention(const pass *p, qn_tensor *x, int layer) {
     k = rotated(p, by_heads(p, k, c->kv_heads, normed ? SLOT_K_NORM : 0));
     v = by_heads(p, v, c->kv_heads, 0);
     q = rows_turned(p->m, q);
-    k = remember(p, &p->m->keys[layer], k);
-    v = remember(p, &p->m->values[layer], v);
-    qn_attention_options o =
-        QN_ATTENTION_OPTIONS(.causal = true, .scale = c->scale, .cap = c->cap, .grouped = true);
-    if (p->windowed) o.window = c->window;
-    if (p->rows.cache) return linear(p, attention_batch(p, q, k, v, &o), SLOT_OUT, SLOT_OUT_BIAS);
-    qn_tensor *y = qn_transpose(rows_turned(p->m, qn_attention(q, k, v, &o)), 0, 1);
+    k = remember(p, &p->m->keys[layer], k, true);
+    v = remember(p, &p->m->values[layer], v, false);
+    qn_tensor *y = (p->rows.seen ? attention_pages : attention_chunk)(p, q, k, v);
     y = qn_reshape(y, 2, (const int64_t[]){p->n, size[DIM_QUERIES]});
     return linear(p, y, SLOT_OUT, SLOT_OUT_BIAS);
 }
@@ -340,32 +371,35 @@ static qn_tensor *logits_of(const pass *p, qn_tensor *x) {
     return cap > 0 ? qn_mul(qn_tanh(qn_mul(x, qn_like(x, 1 / cap))), qn_like(x, cap)) : x;
 }
 
-/* What texts of a batch may look at: rows up to their own, or the last ones of these. */
-static void batch_masks(pass *p) {
+/* What tokens of several texts may look at: rows up to their own, or the last ones of these. */
+static void masks_make(pass *p, qn_tensor *held) {
     qn_ctx *qn = p->m->ctx;
-    const int64_t shape[3] = {p->n, 1, qn_dim_add(qn, p->past, 1)};
-    qn_tensor *row = qn_iota(qn, QN_I64, 3, shape, 2);
-    qn_tensor *held = qn_reshape(p->rows.held, 3, (const int64_t[]){p->n, 1, 1});
+    const int64_t shape[4] = {p->n, pages_seen(p, 1), 1, PAGE};
+    qn_tensor *page = qn_iota(qn, QN_I64, 4, shape, 1);
+    qn_tensor *row = qn_add(qn_mul(page, qn_like(page, PAGE)), qn_iota(qn, QN_I64, 4, shape, 3));
+    held = qn_reshape(held, 4, (const int64_t[]){p->n, 1, 1, 1});
     p->rows.seen = qn_le(row, held);
     if (!p->m->config.window) return;
     qn_tensor *last = qn_add(row, qn_like(row, (double)p->m->config.window));
     p->rows.windowed = qn_and(p->rows.seen, qn_gt(last, held));
 }
 
-/* What a graph gives of its inputs: ids; targets, of losses; caches and how much they hold, of a
- * batch; places, or tables. */
+/* Of tokens that are each behind a text of its own, one or several. */
+static bool is_apart(llm_kind kind) {
+    return kind == GRAPH_TOKEN || kind == GRAPH_BATCH;
+}
+
+/* What a graph gives of its inputs: ids; rows of the pool, and pages; how much texts hold, of
+ * tokens apart; targets, of losses; places, or tables. */
 static qn_tensor *forward(pass p, llm_kind kind, qn_tensor *const *in) {
     llm *m = p.m;
     const llm_config *c = &m->config;
-    qn_tensor *const *next = in + (kind == GRAPH_LOSSES ? 2 : kind == GRAPH_BATCH ? 3 : 1);
-    p.few = kind == GRAPH_TOKEN || kind == GRAPH_BATCH;
+    qn_tensor *const *next = in + (is_apart(kind) || kind == GRAPH_LOSSES ? 4 : 3);
+    p.few = is_apart(kind);
     p.bytes = m->int8 && (p.few || kind == GRAPH_CHUNK);
-    if (kind == GRAPH_BATCH) {
-        p.rows.cache = in[1];
-        p.rows.held = in[2];
-        p.rows.at = qn_add(qn_mul(in[1], qn_like(in[1], (double)m->rows)), in[2]);
-        batch_masks(&p);
-    }
+    p.rows.at = in[1];
+    p.rows.page = in[2];
+    if (p.few) masks_make(&p, in[3]);
     qn_tensor *x = rows_of(&m->whole[SLOT_EMBED], in[0]);
     if (c->arch->flags & ARCH_SCALED) x = qn_mul(x, qn_like(x, (double)(float)sqrt(c->width)));
     if (c->arch->flags & ARCH_PLACES) x = qn_add(x, rows_of(&m->whole[SLOT_PLACES], *next));
@@ -382,7 +416,7 @@ static qn_tensor *forward(pass p, llm_kind kind, qn_tensor *const *in) {
     if (kind == GRAPH_HIDDEN) return x;
     x = logits_of(&p, x);
     if (kind != GRAPH_LOSSES) return x;
-    return qn_cross_entropy_with(x, in[1], &QN_CROSS_ENTROPY_OPTIONS(.reduction = QN_REDUCE_NONE));
+    return qn_cross_entropy_with(x, in[3], &QN_CROSS_ENTROPY_OPTIONS(.reduction = QN_REDUCE_NONE));
 }
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
@@ -393,7 +427,8 @@ enum { INPUTS_MOST = 8 };
 /* What a graph is given. */
 typedef struct given {
     const int32_t *ids, *targets; /* targets: of losses */
-    const int64_t *cache, *held;  /* of a batch */
+    const int32_t *page;
+    const int64_t *at, *held; /* held: of tokens apart */
 } given;
 
 /* Matrices of floats are inputs of a batch. As parameters each graph of few rows would have a copy
@@ -416,27 +451,26 @@ static int batch_weights(const llm *m, qn_tensor **in) {
 }
 
 /* The graph's inputs for n tokens, a number or a variable. */
-static qn_tensor **inputs_make(llm *m, llm_kind kind, int64_t n, const given *g, int *count) {
+static qn_tensor **inputs_make(const pass *p, llm_kind kind, const given *g, int *count) {
+    llm *m = p->m;
     qn_ctx *qn = m->ctx;
-    const int64_t shape[2] = {n, m->config.size[DIM_HALF]};
+    const bool apart = is_apart(kind);
+    const int64_t shape[2] = {p->n, m->config.size[DIM_HALF]};
+    const int64_t table[2] = {p->n, pages_seen(p, apart ? 1 : p->n)};
     const int more = kind == GRAPH_BATCH ? batch_weights(m, NULL) : 0;
     qn_tensor **in = arena_alloc(&m->work, (size_t)(INPUTS_MOST + more) * sizeof *in);
     int k = 0;
     in[k++] = qn_from(qn, QN_I32, 1, shape, g->ids);
+    in[k++] = qn_from(qn, QN_I64, 1, shape, g->at);
+    in[k++] = qn_from(qn, QN_I32, apart ? 2 : 1, apart ? table : table + 1, g->page);
+    if (apart) in[k++] = qn_from(qn, QN_I64, 1, shape, g->held);
     if (kind == GRAPH_LOSSES) in[k++] = qn_from(qn, QN_I32, 1, shape, g->targets);
-    if (kind == GRAPH_BATCH) in[k++] = qn_from(qn, QN_I64, 1, shape, g->cache);
-    if (kind == GRAPH_BATCH) in[k++] = qn_from(qn, QN_I64, 1, shape, g->held);
     if (m->config.arch->flags & ARCH_PLACES) in[k++] = qn_from(qn, QN_I32, 1, shape, m->given);
     for (int i = 0; i < tables_of(m); i++) in[k++] = qn_from(qn, QN_F32, 2, shape, m->table[i]);
     for (int i = 0; i < k; i++)
         if (!in[i]) heap_unwind(&qn->heap);
     *count = k + (more ? batch_weights(m, in + k) : 0);
     return in;
-}
-
-/* With one cache alone its rows begin at a number. */
-static qn_code bind_cache(const llm *m, int64_t which) {
-    return m->caches > 1 ? qn_bind(m->ctx, m->which, which) : QN_OK;
 }
 
 /* Of n tokens, a number or a variable. Assignments that the program left pending would become the
@@ -448,12 +482,10 @@ static qn_plan *graph_make(llm *m, llm_kind kind, int64_t n) {
     const int32_t none[BATCH_MOST] = {0};
     const int64_t first[BATCH_MOST] = {0};
     qn_scope scope = qn_scope_begin(qn);
-    if (m->caches > 1) p.first = qn_dim_mul(qn, m->which, m->rows);
-    if (qn_realize(1, &m->keys[0].t) || qn_bind(qn, m->past, 0) || qn_bind(qn, m->length, 1) ||
-        bind_cache(m, 0))
+    if (qn_realize(1, &m->keys[0].t) || qn_bind(qn, m->past, 0) || qn_bind(qn, m->length, 1))
         heap_unwind(&qn->heap);
     int inputs;
-    qn_tensor **in = inputs_make(m, kind, n, &(given){none, none, first, first}, &inputs);
+    qn_tensor **in = inputs_make(&p, kind, &(given){none, none, none, first, first}, &inputs);
     qn_tensor *out = forward(p, kind, in);
     qn_plan *plan = out ? qn_plan_new(qn, inputs, in, 1, &out) : NULL;
     if (!plan) heap_unwind(&qn->heap);
@@ -467,26 +499,29 @@ static qn_tensor *graph_run(llm *m, qn_plan **plan, llm_kind kind, const pass *p
     qn_ctx *qn = m->ctx;
     qn_tensor *out;
     bool plans = strcmp(qn_device_of(qn, NULL), "ref") != 0;
-    if (plans && !*plan)
-        *plan = graph_make(m, kind, kind == GRAPH_TOKEN || kind == GRAPH_BATCH ? p->n : m->length);
+    if (plans && !*plan) *plan = graph_make(m, kind, is_apart(kind) ? p->n : m->length);
     int inputs;
     tables_fill(m, p->n);
-    qn_tensor **in = inputs_make(m, kind, p->n, g, &inputs);
+    qn_tensor **in = inputs_make(p, kind, g, &inputs);
     if (!plans) return forward(*p, kind, in);
-    if (qn_bind(qn, m->past, p->past) || bind_cache(m, m->now - m->cache) ||
-        qn_plan_run(*plan, in, &out))
-        heap_unwind(&qn->heap);
+    if (qn_bind(qn, m->past, p->past) || qn_plan_run(*plan, in, &out)) heap_unwind(&qn->heap);
     return out;
 }
 
 qn_tensor *forward_run(llm *m, llm_kind kind, int64_t n, const int32_t *ids,
                        const int32_t *targets) {
-    const int64_t held = m->now->held, first = (m->now - m->cache) * m->rows;
+    const llm_cache *c = m->now;
+    const int64_t pages = (c->held + n + PAGE - 1) / PAGE;
+    int64_t *at = arena_alloc(&m->work, (size_t)n * sizeof *at);
+    int32_t *page = arena_alloc(&m->work, (size_t)pages * sizeof *page);
     if (kind == GRAPH_CHUNK && n == 1) kind = GRAPH_TOKEN;
-    for (int64_t i = 0; i < n; i++) m->given[i] = (int32_t)(held + i);
-    return graph_run(m, &m->graph[kind], kind,
-                     &(pass){.m = m, .n = n, .past = held, .first = first},
-                     &(given){.ids = ids, .targets = targets});
+    for (int64_t i = 0; i < n; i++) {
+        m->given[i] = (int32_t)(c->held + i);
+        at[i] = pages_row(c, c->held + i);
+    }
+    pages_table(c, pages, page);
+    return graph_run(m, &m->graph[kind], kind, &(pass){.m = m, .n = n, .past = c->held},
+                     &(given){ids, targets, page, at, &c->held});
 }
 
 int64_t batch_rows(int64_t n) {
@@ -495,23 +530,27 @@ int64_t batch_rows(int64_t n) {
     return rows;
 }
 
-/* There is a graph for each power of two. What a batch lacks to one are tokens that write a row
- * which no text can come to, the last one behind a chunk. */
+/* There is a graph for each power of two. What a batch lacks to one are tokens that write a row of
+ * the page that is nobody's, and look at it. */
 qn_tensor *forward_batch(llm *m, int64_t n, const int64_t *cache, const int32_t *ids) {
     const int64_t size = batch_rows(n);
-    int64_t which[BATCH_MOST], held[BATCH_MOST], most = 0;
+    int64_t at[BATCH_MOST] = {0}, held[BATCH_MOST] = {0}, most = 0;
     int32_t id[BATCH_MOST] = {0};
-    for (int64_t i = 0; i < size; i++) {
-        which[i] = cache[i < n ? i : 0];
-        held[i] = i < n ? m->cache[which[i]].held : m->rows - 1;
-        for (int64_t k = 0; i < n && k < i; k++) held[i] += which[k] == which[i];
-        m->given[i] = i < n ? (int32_t)held[i] : 0;
-        if (i < n) id[i] = ids[i];
-        if (i < n && held[i] > most) most = held[i];
+    for (int64_t i = 0; i < size; i++) m->given[i] = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const llm_cache *c = &m->cache[cache[i]];
+        held[i] = c->held;
+        for (int64_t k = 0; k < i; k++) held[i] += cache[k] == cache[i];
+        at[i] = pages_row(c, held[i]);
+        m->given[i] = (int32_t)held[i];
+        id[i] = ids[i];
+        if (held[i] > most) most = held[i];
     }
+    const int64_t pages = most / PAGE + 1;
+    int32_t *page = arena_zeroed(&m->work, (size_t)(size * pages) * sizeof *page);
+    for (int64_t i = 0; i < n; i++) pages_table(&m->cache[cache[i]], pages, page + i * pages);
     return graph_run(m, &m->batch[__builtin_ctzll((uint64_t)size)], GRAPH_BATCH,
-                     &(pass){.m = m, .n = size, .past = most},
-                     &(given){.ids = id, .cache = which, .held = held});
+                     &(pass){.m = m, .n = size, .past = most}, &(given){id, NULL, page, at, held});
 }
 
 void forward_free(llm *m) {

@@ -130,13 +130,6 @@ static int32_t choose(generation *g, const float *logits) {
     return g->guide ? guide_choose(g->guide, &s) : sample_one(&s);
 }
 
-/* How many of the prompt's tokens the cache begins with; the last one is read in any case. */
-static int64_t common(const generation *g) {
-    int64_t n = 0;
-    while (n < g->m->now->held && n < g->n - 1 && g->m->now->token[n] == g->ids[n]) n++;
-    return n;
-}
-
 static void generate_check(generation *g) {
     llm *m = g->m;
     const qn_llm_generate_options *o = &g->o;
@@ -144,6 +137,9 @@ static void generate_check(generation *g) {
     if (g->n < 1 || g->n > m->context)
         raise_error(m->ctx, QN_ERANGE, "llm_generate: a prompt of %lld tokens, a context of %lld",
                     (long long)g->n, (long long)m->context);
+    if (g->n > m->pages * PAGE)
+        raise_error(m->ctx, QN_ERANGE, "llm_generate: a prompt of %lld tokens, a pool of %lld",
+                    (long long)g->n, (long long)(m->pages * PAGE));
     if (o->most < 0 || o->stops < 0 || (o->stops && !o->stop))
         raise_error(m->ctx, QN_EARG, "llm_generate: most is %lld, stops %d", (long long)o->most,
                     o->stops);
@@ -178,7 +174,8 @@ static void begin_work(void *arg) {
     llm *m = g->m;
     g->ids = llm_take_ids(m, "llm_generate", g->n, g->ids);
     generate_check(g);
-    int64_t room = m->context - g->n + 1;
+    const int64_t pages = m->pages * PAGE;
+    int64_t room = (m->context < pages ? m->context : pages) - g->n + 1;
     g->most = g->o.most && g->o.most < room ? g->o.most : room;
     arguments_take(g);
     str_open_in(&g->held, &g->a);
@@ -186,7 +183,8 @@ static void begin_work(void *arg) {
     window_open(g);
     g->guide = guide_begin(m, &g->a, &g->o);
     if (g->guide) guide_open(g->guide, &g->o, g->n, g->ids);
-    m->now->held = g->kept = common(g);
+    pages_begin(m, g->n - 1, g->ids); /* the last one is read in any case */
+    g->kept = m->now->held;
 }
 
 bool prompt_read(generation *g) {
@@ -209,6 +207,11 @@ void token_add(generation *g, const float *logits) {
         if (g->state == QN_LLM_WRITES && g->count == g->most) g->state = QN_LLM_FULL;
     }
     if (g->state == QN_LLM_ENDED || g->state == QN_LLM_FULL) text_go_on(g, true);
+}
+
+void text_is_full(generation *g) {
+    g->state = QN_LLM_FULL;
+    text_go_on(g, true);
 }
 
 /* ---- beginning and end ----------------------------------------------------------------------- */

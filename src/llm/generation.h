@@ -36,5 +36,6 @@ qn_code generation_begin(llm *m, const char *call, int64_t n, const int32_t *ids
 /* Of the selected cache, as the model is then. Raise. */
 bool prompt_read(generation *g);                    /* its next part; is it the last one? */
 void token_add(generation *g, const float *logits); /* the one behind those that are read */
+void text_is_full(generation *g);                   /* there is no room for the next one */
 
 #endif

@@ -130,7 +130,10 @@ qn_code qn_llm_get_info(const qn_llm *known, qn_llm_info *out, size_t size) {
                         .trained = c->size[DIM_TRAINED],
                         .parameters = m->parameters,
                         .bytes = m->bytes,
-                        .chat = m->template_text != NULL};
+                        .chat = m->template_text != NULL,
+                        .page = PAGE,
+                        .pages = m->pages,
+                        .pages_used = m->pages - m->free_pages};
     snprintf(info.architecture, sizeof info.architecture, "%s",
              m->gguf ? c->arch->gguf : c->arch->hf);
     struct_give(out, size, &info, sizeof info);
@@ -228,25 +231,34 @@ const int32_t *llm_take_ids(llm *m, const char *call, int64_t n, const int32_t *
 /* One chunk: the values of the graph's result, `size` bytes, into out. */
 static void chunk_run(llm *m, llm_kind kind, int64_t n, const int32_t *ids, void *out,
                       size_t size) {
+    pages_room(m, m->now->held + n);
     qn_scope scope = qn_scope_begin(m->ctx);
     qn_tensor *t = forward_run(m, kind, n, ids, ids + 1);
     if (qn_read(t, out, size)) heap_unwind(&m->ctx->heap);
     qn_scope_end(m->ctx, scope);
 }
 
-void llm_feed(llm *m, int64_t n, const int32_t *ids) {
-    if (n > m->context - m->now->held)
-        raise_error(m->ctx, QN_ERANGE, "llm: %lld tokens behind %lld do not fit a context of %lld",
-                    (long long)n, (long long)m->now->held, (long long)m->context);
+static void feed_chunks(llm *m, int64_t n, const int32_t *ids) {
     /* Tokens of a chunk share no experts: one after the other their products are of matrices. */
     int64_t chunk = m->config.arch->flags & ARCH_EXPERTS ? 1 : m->chunk;
     for (int64_t i = 0, some; i < n; i += some) {
         some = n - i < chunk ? n - i : chunk;
         chunk_run(m, GRAPH_CHUNK, some, ids + i, m->logits,
                   (size_t)m->config.size[DIM_VOCABULARY] * sizeof *m->logits);
-        memcpy(m->now->token + m->now->held, ids + i, (size_t)some * sizeof *ids);
+        memmove(m->now->token + m->now->held, ids + i, (size_t)some * sizeof *ids);
         m->now->held += some;
     }
+}
+
+void llm_feed(llm *m, int64_t n, const int32_t *ids) {
+    if (n > m->context - m->now->held)
+        raise_error(m->ctx, QN_ERANGE, "llm: %lld tokens behind %lld do not fit a context of %lld",
+                    (long long)n, (long long)m->now->held, (long long)m->context);
+    pages_room(m, m->now->held + n);
+    const int64_t again = n ? pages_own(m) : 0;
+    feed_chunks(m, again, m->now->token + m->now->held);
+    feed_chunks(m, n, ids);
+    m->now->whole = INT64_MAX;
 }
 
 void llm_feed_batch(llm *m, int64_t n, const int64_t *cache, const int32_t *ids) {
@@ -290,7 +302,7 @@ qn_code qn_llm_feed(qn_llm *known, int64_t n, const int32_t *ids, const float **
     llm_writes(m);
     feed_call c = {.m = m, .n = n, .ids = ids, .wants = logits != NULL};
     qn_code code = llm_call(m, feed_work, &c);
-    if (code) m->now->held = held;
+    if (code) m->now->held = held < m->now->whole ? held : m->now->whole;
     if (!code && logits) *logits = m->logits;
     return code;
 }
@@ -309,6 +321,7 @@ qn_code qn_llm_rewind(qn_llm *known, int64_t n) {
                     (long long)m->now->held);
     llm_writes(m);
     m->now->held = n;
+    pages_trim(m, m->now);
     return QN_OK;
 }
 
@@ -334,7 +347,7 @@ static void score_work(void *arg) {
     const int32_t *ids = llm_take_ids(m, "llm_score", c->n, c->ids);
     float *loss = arena_alloc(&m->work, (size_t)m->chunk * sizeof *loss);
     for (int64_t i = 0, some; i < c->n - 1; i += some) {
-        if (m->now->held == m->context) m->now->held = 0;
+        if (m->now->held == m->context) m->now->held = 0; /* and its pages are written over */
         int64_t room = m->context - m->now->held;
         some = c->n - 1 - i < m->chunk ? c->n - 1 - i : m->chunk;
         if (some > room) some = room;
@@ -366,8 +379,10 @@ static void embed_work(void *arg) {
 static qn_code from_nothing(llm *m, void (*work)(void *arg), feed_call *c) {
     llm_writes(m);
     m->now->held = 0;
+    pages_trim(m, m->now);
     qn_code code = llm_call(m, work, c);
     m->now->held = 0;
+    pages_trim(m, m->now);
     return code;
 }
 

@@ -124,8 +124,11 @@ typedef struct llm_weight {
 enum { CACHES_MOST = 1024 };
 enum { BATCH_BITS = 5, BATCH_MOST = 1 << BATCH_BITS }; /* tokens that are computed together */
 
-/* Rows of keys or of values of a layer, [kv_heads, caches * rows, head]: floats, i8, or two numbers
- * of 4 bits in a u8. */
+enum { PAGE = 32 }; /* tokens of a page */
+
+/* Rows of keys or of values of a layer: floats, i8, or two numbers of 4 bits in a u8. In the pool
+ * values are [kv_heads, pages * PAGE, head], and keys [kv_heads, pages * head * PAGE]: of a page of
+ * these, a number of all of its rows lie side by side, as products with queries take them. */
 typedef struct llm_rows {
     qn_tensor *t;
     qn_tensor *scales; /* of blocks of a row, f16; NULL: floats */
@@ -135,6 +138,10 @@ typedef struct llm_rows {
 typedef struct llm_cache {
     int64_t held;             /* tokens, */
     int32_t *token;           /* which: [context] */
+    int32_t *page;            /* where their rows are; */
+    int64_t pages;            /* of how many pages */
+    int64_t whole;            /* of the tokens, those whose rows are there until others are read */
+    uint64_t used;            /* when it last took some */
     struct generation *going; /* or NULL; it may be over */
 } llm_cache;
 
@@ -151,11 +158,16 @@ typedef struct llm {
     uint64_t parameters, bytes;
     qn_archive *adapter;    /* that is being read, or NULL */
     llm_cache *cache, *now; /* all of them; the selected one */
-    int64_t caches, rows;   /* how many; of each */
+    int64_t caches;         /* how many */
+    int64_t pages;          /* of the pool, from 1 */
+    int32_t *users;         /* how many caches have a page in their tables */
+    int32_t *free_page;     /* those that none has, */
+    int64_t free_pages;     /* and how many these are */
+    uint64_t steps;         /* so far, for llm_cache.used */
     int64_t context, chunk; /* tokens: most, at once */
     int64_t cache_bits;     /* 32, 16, 8 or 4 */
     bool int8;
-    int64_t past, length, which; /* variables; which: of the caches, where they are several */
+    int64_t past, length; /* variables */
     qn_plan *graph[4];
     qn_plan *batch[BATCH_BITS + 1]; /* of 2^i tokens, of one text or of several */
     float *logits;                  /* [vocabulary] */
@@ -190,10 +202,28 @@ void adapters_read(llm *m, arena *scratch, const qn_llm_options *o); /* raises *
 void cache_make(llm *m, const qn_llm_options *o); /* raises what is wrong with these */
 void cache_free(llm *m);
 llm_rows rows_packed(const llm *m, qn_tensor *x); /* f32 [heads, n, head] as the cache has them */
-qn_tensor *rows_floats(const llm *m, const llm_rows *r); /* and back, of any axes before the last */
+/* And back: the numbers of a row go along that axis, of any. */
+qn_tensor *rows_floats(const llm *m, const llm_rows *r, int axis);
 /* Keys, values and queries as they are multiplied, and back: x [.., head] turned, where the cache
  * has turned rows. */
 qn_tensor *rows_turned(const llm *m, qn_tensor *x);
+
+/* ---- pages.c --------------------------------------------------------------------------------- */
+
+void pages_open(llm *m);
+/* Give back the pages behind those of the tokens that are held. */
+void pages_trim(llm *m, llm_cache *c);
+/* Have pages for so many rows; false: there are too few. */
+bool pages_take(llm *m, llm_cache *c, int64_t rows);
+/* The same of the selected cache. Raises. */
+void pages_room(llm *m, int64_t rows);
+/* Of the selected cache: have the page that is written to next for itself. How many tokens are held
+ * no more for that, and have to be read again. Raises. */
+int64_t pages_own(llm *m);
+/* The selected cache keeps what it has of n tokens, or takes what another one has. */
+void pages_begin(llm *m, int64_t n, const int32_t *ids);
+void pages_table(const llm_cache *c, int64_t n, int32_t *table);
+int64_t pages_row(const llm_cache *c, int64_t row); /* of the pool */
 
 /* ---- forward.c ------------------------------------------------------------------------------- */
 

@@ -97,6 +97,10 @@ static void alone_work(void *arg) {
     token_add(g, g->m->logits);
 }
 
+static void full_work(void *arg) {
+    text_is_full(arg);
+}
+
 static void text_fails(generation *g) {
     g->state = QN_LLM_FAILED;
     g->over = true;
@@ -131,16 +135,20 @@ static qn_code rows_step(together *t) {
     return code;
 }
 
-/* Of the selected cache's text, with so many guesses at most. */
-static void rows_add(together *t, int64_t room) {
+/* Of the selected cache's text, with so many guesses at most; where no page is left for it, it is
+ * full. */
+static qn_code rows_add(together *t, int64_t room) {
     llm *m = t->m;
     generation *g = m->now->going;
     const int64_t first = t->rows;
+    if (!pages_take(m, m->now, m->now->held + 1)) return do_part(m, full_work, g);
     t->of[t->texts] = m->now;
     t->id[t->rows++] = g->made[g->count - 1];
     if (room > 0) t->rows += guess(g, room, t->id + t->rows);
+    if (!pages_take(m, m->now, m->now->held + t->rows - first)) t->rows = first + 1;
     t->count[t->texts++] = t->rows - first;
     for (int64_t i = first; i < t->rows; i++) t->cache[i] = m->now - m->cache;
+    return QN_OK;
 }
 
 /* Experts are each token's own, so rows would share no matrix of theirs. And a row of a batch is
@@ -159,7 +167,7 @@ static qn_code steps(llm *m, int64_t n, llm_cache *const *caches) {
         }
         if (t.texts && (apart || t.rows + room >= BATCH_MOST) && (own = rows_step(&t))) code = own;
         m->now = caches[i];
-        rows_add(&t, room);
+        if ((own = rows_add(&t, room))) code = own;
     }
     own = rows_step(&t);
     return own ? own : code;

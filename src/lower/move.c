@@ -124,39 +124,46 @@ static void reshape(lower *l, const axes *from, const sym *index, const axes *to
     }
 }
 
-static expr_id move(lower *l, const graph_node *x, const at *p) {
+/* The place in x's source of what is at p. */
+static void source_place(lower *l, const graph_node *x, const at *p, at *src) {
     sym_store *s = l->k->syms;
     sym dim[QN_MAX_RANK], from[QN_MAX_RANK];
     int n, rank = lower_node_shape(l, x->src[0], dim);
     const int64_t *attr = graph_tuple_get(l->g, x->attr, &n);
-    at src = {.rank = rank, .valid = p->valid};
-    if (l->fk->flat) { /* equal sizes in row-major order, or a scalar repeated */
-        src.rank = lower_numel(l, rank, dim) == SYM_ONE ? 0 : 1;
-        src.index[0] = p->index[0];
-        return lower_operand(l, x, 0, &src);
-    }
+    *src = (at){.rank = rank, .valid = p->valid};
     switch (x->op) {
     case OP_RESHAPE:
         n = lower_shape(l, x->shape, from);
-        reshape(l, &(axes){n, from}, p->index, &(axes){rank, dim}, src.index);
+        reshape(l, &(axes){n, from}, p->index, &(axes){rank, dim}, src->index);
         break;
     case OP_PERMUTE:
-        for (int i = 0; i < rank; i++) src.index[attr[i]] = p->index[i];
+        for (int i = 0; i < rank; i++) src->index[attr[i]] = p->index[i];
         break;
     case OP_EXPAND:
-        for (int i = 0; i < rank; i++) src.index[i] = dim[i] == SYM_ONE ? SYM_ZERO : p->index[i];
+        for (int i = 0; i < rank; i++) src->index[i] = dim[i] == SYM_ONE ? SYM_ZERO : p->index[i];
         break;
     case OP_SLICE:
         for (int i = 0; i < rank; i++)
-            src.index[i] = sym_add(s, lower_offset_along(l, x, i, attr[3 * i]),
-                                   sym_scale(s, p->index[i], attr[3 * i + 2]));
+            src->index[i] = sym_add(s, lower_offset_along(l, x, i, attr[3 * i]),
+                                    sym_scale(s, p->index[i], attr[3 * i + 2]));
         break;
-    default: /* FLIP */
-        for (int i = 0; i < rank; i++) src.index[i] = p->index[i];
-        for (int i = 0; i < n; i++) {
+    default: /* FLIP, or a mark */
+        for (int i = 0; i < rank; i++) src->index[i] = p->index[i];
+        for (int i = 0; x->op == OP_FLIP && i < n; i++) {
             sym last = sym_sub(s, dim[attr[i]], SYM_ONE);
-            src.index[attr[i]] = sym_sub(s, last, p->index[attr[i]]);
+            src->index[attr[i]] = sym_sub(s, last, p->index[attr[i]]);
         }
+    }
+}
+
+static expr_id move(lower *l, const graph_node *x, const at *p) {
+    sym dim[QN_MAX_RANK];
+    at src = {.valid = p->valid};
+    if (l->fk->flat) { /* equal sizes in row-major order, or a scalar repeated */
+        src.rank = lower_numel(l, lower_node_shape(l, x->src[0], dim), dim) == SYM_ONE ? 0 : 1;
+        src.index[0] = p->index[0];
+    } else {
+        source_place(l, x, p, &src);
     }
     return lower_operand(l, x, 0, &src);
 }
@@ -177,16 +184,39 @@ void lower_computed(lower *l, expr_id index, sym stride, sym size, expr_id *dyn,
     *dyn = stride == SYM_ONE ? i : ir_op2(l->k, OP_MUL, i, ir_index(l->k, stride));
 }
 
+/* What is stored behind marks and reshapes, whose elements lie as n's do; 0: nothing is. */
+static node_id stored_in_order(const lower *l, node_id n) {
+    const graph_node *x = node_at(l->g, n);
+    while (!fuse_is_stored(l->f, n)) {
+        if (!op_is_view_mark(x->op) && x->op != OP_RESHAPE) return 0;
+        x = node_at(l->g, n = x->src[0]);
+    }
+    return n;
+}
+
+/* What is gathered from may be a view of memory (use.c): then what the index is multiplied with is
+ * how far its places 0 and 1 lie apart. */
 expr_id lower_gather(lower *l, const graph_node *x, const at *p) {
     int n;
     int axis = (int)graph_tuple_get(l->g, x->attr, &n)[0];
     sym dim[QN_MAX_RANK];
-    int rank = lower_node_shape(l, x->src[0], dim);
-    at rest = *p;
-    rest.index[axis] = SYM_ZERO;
+    node_id from = x->src[0], memory;
+    lower_node_shape(l, from, dim);
+    const sym size = dim[axis];
+    at place[2] = {*p, *p}, behind;
+    for (int i = 0; i < 2; i++) place[i].index[axis] = i ? SYM_ONE : SYM_ZERO;
+    while (!(memory = stored_in_order(l, from))) {
+        const graph_node *view = node_at(l->g, from);
+        for (int i = 0; i < 2; i++) {
+            source_place(l, view, &place[i], &behind);
+            place[i] = behind;
+        }
+        from = view->src[0];
+    }
+    int rank = lower_node_shape(l, from, dim);
+    const sym first = lower_flatten(l, rank, dim, place[0].index),
+              next = lower_flatten(l, rank, dim, place[1].index);
     expr_id dyn, in_range, index = lower_request(l, x->src[1], p);
-    lower_computed(l, index, lower_numel(l, rank - axis - 1, dim + axis + 1), dim[axis], &dyn,
-                   &in_range);
-    mem_id m = lower_argument(l, x->src[0], ACCESS_READ);
-    return ir_load(l->k, m, lower_flatten(l, rank, dim, rest.index), p->valid, dyn, in_range);
+    lower_computed(l, index, sym_sub(l->k->syms, next, first), size, &dyn, &in_range);
+    return ir_load(l->k, lower_argument(l, memory, ACCESS_READ), first, p->valid, dyn, in_range);
 }

@@ -156,6 +156,38 @@ static bool is_regrouped(const graph_node *x) {
     return sums && dtype_is_float(x->dtype);
 }
 
+static uint64_t last_loop(uint64_t loops) {
+    return loops ? 1ull << (63 - __builtin_clzll(loops)) : 0;
+}
+
+/* Does a product of few rows read n, which is gathered, as it reads memory? So it does where lanes
+ * go along columns that lie side by side, and the index is the same along them and along the
+ * innermost loop of the sum, as where whole pages of keys are gathered: each row then loads them
+ * anew, as it would load a copy. */
+static bool is_gathered_in_step(const fuse *fu, node_id n, const use *u) {
+    const group *k = fu->group_[u->group];
+    const graph_node *x = node_at(fu->g, n);
+    if (!k->has_contraction || k->rows || node_is_memory(x)) return false;
+    if (fuse_trips(k, fuse_mask(u)) >
+        (double)machine_made_rows(fu->terms.machine) * fuse_size(fu, n))
+        return false;
+    use v = *u, w;
+    if (x->op == OP_CAST) x = node_at(fu->g, x->src[0]);
+    for (; !node_is_memory(x) && op_rows[x->op].class_ == CLASS_MOVE; v = w) {
+        fuse_move_use(fu, x, &v, &w);
+        x = node_at(fu->g, x->src[0]);
+    }
+    const uint64_t roots = fuse_root_set(k), sum = fuse_mask(&k->reduced) & ~roots;
+    if (node_is_memory(x) || x->op != OP_GATHER || !v.rank) return false;
+    if (v.mask[v.rank - 1] != last_loop(roots)) return false;
+    x = node_at(fu->g, x->src[1]);
+    for (; !node_is_memory(x) && op_rows[x->op].class_ == CLASS_MOVE; v = w) {
+        fuse_move_use(fu, x, &v, &w);
+        x = node_at(fu->g, x->src[0]);
+    }
+    return !(fuse_mask(&v) & (last_loop(roots) | last_loop(sum)));
+}
+
 enum { WORD = 4, LEAST_GROUP = 16 }; /* products of a block that share a scale */
 
 /* What computing n anew at each use costs more than computing it once; infinite where it cannot be:
@@ -177,7 +209,8 @@ static double inline_extra(fuse *fu, node_id n) {
         if (reduce && !fuse_piece_takes(fu, x, &f->uses[i])) return INFINITY;
         if (reduce && fuse_has_contraction(fu, x) && fuse_scatters(fu, x, &f->uses[i]))
             return INFINITY;
-        bool packed = k->has_contraction && !k->rows && is_widening(fu, x);
+        bool packed = (k->has_contraction && !k->rows && is_widening(fu, x)) ||
+                      is_gathered_in_step(fu, n, &f->uses[i]);
         double shared = reduce ? 0 : fuse_shared_by_rows(fu, n, &f->uses[i]),
                all = fuse_trips(k, m);
         int parts = k->products ? k->products : WORD;

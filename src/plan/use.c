@@ -436,6 +436,73 @@ static bool keeps_order(const fuse *fu, const graph_node *x) {
     return true;
 }
 
+/* ---- what is gathered from ------------------------------------------------------------------- */
+
+/* The axis of the reshape's source that axis `a` of the reshape is a part of, alone or with its
+ * neighbours; -1: it goes through several. */
+static int reshaped_axis(const fuse *fu, const graph_node *x, int a) {
+    int rf, rt;
+    const int64_t *from = graph_tuple_get(fu->g, x->shape, &rf);
+    const int64_t *to = graph_tuple_get(fu->g, node_at(fu->g, x->src[0])->shape, &rt);
+    sym_store *s = fu->g->syms;
+    for (int i = 0, j = 0; i < rf;) {
+        const int j0 = j;
+        int axis = -1, axes = 0;
+        sym product = (sym)from[i++], behind = j < rt ? (sym)to[j++] : SYM_ONE;
+        while (product != behind && (i < rf || j < rt)) {
+            if (j >= rt || (i < rf && sym_hi(s, product) <= sym_hi(s, behind)))
+                product = sym_mul(s, product, (sym)from[i++]);
+            else
+                behind = sym_mul(s, behind, (sym)to[j++]);
+        }
+        if (product != behind) return -1;
+        if (i <= a) continue;
+        for (int t = j0; t < j; t++) {
+            if ((sym)to[t] == SYM_ONE) continue;
+            axis = t;
+            axes++;
+        }
+        return axes == 1 ? axis : -1;
+    }
+    return -1;
+}
+
+/* Will n's value be in memory, whoever reads it? */
+static bool is_stored_anyway(const fuse *fu, node_id n) {
+    const graph_node *x = node_at(fu->g, n);
+    const fuse_node *f = fuse_info(fu, n);
+    return node_is_memory(x) || f->is_root || f->must_store || x->op == OP_SCATTER ||
+           x->op == OP_CONTIGUOUS || fuse_is_call(x);
+}
+
+/* What gather x reads: behind views of what is in memory anyway that memory, where an element of
+ * the view lies at a number times its place along the gathered axis, beside what its other places
+ * come to. Else the view itself, which is copied. (lower_gather) */
+static node_id gathered_from(const fuse *fu, const graph_node *x) {
+    int n, rank = 0;
+    int a = (int)graph_tuple_get(fu->g, x->attr, &n)[0];
+    for (node_id from = x->src[0], in_order;;) {
+        const graph_node *v = node_at(fu->g, in_order = from);
+        while (!is_stored_anyway(fu, in_order) && (op_is_view_mark(v->op) || v->op == OP_RESHAPE))
+            v = node_at(fu->g, in_order = v->src[0]);
+        if (is_stored_anyway(fu, in_order)) return in_order;
+        v = node_at(fu->g, from);
+        const int64_t *attr = graph_tuple_get(fu->g, v->attr, &n);
+        if (v->op == OP_RESHAPE) a = reshaped_axis(fu, v, a);
+        if (v->op == OP_EXPAND && (sym)node_dims(fu->g, v->src[0], &rank)[a] == SYM_ONE) a = -1;
+        if (v->op == OP_PERMUTE) {
+            /* across the rows of memory only what is not more than would be copied */
+            bool across = attr[n - 1] != n - 1;
+            if (across && tuple_size(fu->g, x->shape) > fuse_size(fu, from)) return x->src[0];
+            a = (int)attr[a];
+        }
+        bool passes = op_is_view_mark(v->op) || v->op == OP_RESHAPE || v->op == OP_EXPAND ||
+                      v->op == OP_PERMUTE || v->op == OP_SLICE || v->op == OP_FLIP;
+        if (!passes || a < 0) return x->src[0];
+        from = v->src[0];
+    }
+}
+
 /* The launch in u reads value n whole. */
 static void call_use(fuse *fu, node_id n, const use *u) {
     use v = {.group = u->group};
@@ -486,7 +553,7 @@ void fuse_push_sources(fuse *fu, node_id n, const use *u) {
         }
         v = *u;
         v.exact = v.straight = false;
-        fuse_info(fu, x->src[0])->must_store = true;
+        fuse_info(fu, gathered_from(fu, x))->must_store = true;
         fuse_add_use(fu, x->src[0], &v);
         fuse_add_use(fu, x->src[1], u);
         break;

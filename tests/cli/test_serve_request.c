@@ -307,6 +307,62 @@ static void a_slow_reader_waits_alone(void) {
     tiny_free(&t);
 }
 
+/* ---- a small pool ---------------------------------------------------------------------------- */
+
+/* Two answers that need three of four pages each: one waits for the other, whatever caches are
+ * free, and neither is cut short. One that never fits is refused, and one whose client leaves gives
+ * its pages back. */
+static void answers_wait_for_pages(void) {
+    enum { MOST = 90 };
+    static worker w;
+    static const char *body[] = {
+        "{\"prompt\":[7,8,9],\"max_tokens\":90,\"temperature\":0,\"ignore_eos\":true}",
+        "{\"prompt\":[5,6],\"max_tokens\":90,\"temperature\":0,\"ignore_eos\":true}",
+        "{\"prompt\":[4],\"max_tokens\":90,\"temperature\":0,\"ignore_eos\":true}",
+    };
+    serve_request r;
+    serve_error e;
+    serve_job *job[4];
+    tiny t;
+    pthread_t thread;
+    char many[600] = "{\"prompt\":[1";
+    qn_ctx *qn = qn_open(NULL);
+    qn_llm *m =
+        open_tiny(qn, &t, false, NULL, &QN_LLM_OPTIONS(.context = 160, .caches = 4, .pool = 128));
+    CHECK(queue_open(&w.q, qn, m, 4, "tiny"));
+    for (int i = 0; i < 128; i++) strcat(many, ",2");
+    strcat(many, "]}");
+    for (int i = 0; i < 4; i++) {
+        CHECK(read_text(false, i < 3 ? body[i] : many, &r, &e));
+        job[i] = job_put(&w.q, &r);
+    }
+    CHECK(!pthread_create(&thread, NULL, work, &w));
+    pthread_mutex_lock(&w.q.lock);
+    while (!job_wait(job[0], JOB_BEGUN)) continue;
+    job[0]->gone = true;
+    for (int i = 0; i < 4; i++) {
+        while (!job_wait(job[i], JOB_ENDED)) CHECK(w.q.counts.running <= 1);
+        if (i && i < 3) {
+            CHECK_INT(job[i]->made, MOST);
+            CHECK_STR(job[i]->finish, "length");
+        }
+    }
+    CHECK_INT(job[3]->error.status, 400);
+    CHECK_STR(job[3]->error.code, "context_length_exceeded");
+    CHECK(strstr(job[3]->error.message, "prompt has 129 tokens, and the cache holds 128") != NULL);
+    CHECK_INT(w.q.promised, 0);
+    CHECK(w.q.counts.pages >= 3 && w.q.counts.pages <= 4);
+    pthread_mutex_unlock(&w.q.lock);
+    w.stop = true;
+    pthread_join(thread, NULL);
+    for (int i = 0; i < 4; i++) job_leave(job[i]);
+    queue_close(&w.q);
+    qn_llm_close(m);
+    CHECK_STR(qn_error(qn), "");
+    qn_close(qn);
+    tiny_free(&t);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     if (!folder_make()) return 1;
@@ -319,6 +375,7 @@ int main(int argc, char **argv) {
     RUN(so_is_whatever_is_changed);
     RUN(texts_are_quoted_whatever_they_hold);
     RUN(a_slow_reader_waits_alone);
+    RUN(answers_wait_for_pages);
     qn_close(reader);
     folder_sweep();
     return test_end();

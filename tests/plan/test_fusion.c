@@ -149,6 +149,67 @@ static void what_few_rows_cannot_share_is_stored(void) {
     CHECK(kernels1(qn_contiguous(y)) >= 2);
 }
 
+static qn_tensor *places(int64_t n) {
+    int64_t zero[64] = {0};
+    return qn_from(qn, QN_I64, 1, &n, zero);
+}
+
+/* Views of memory are no copies, whichever way they go through it: marks, slices, axes in another
+ * order or backwards, axes that were one or become one. */
+static void what_is_gathered_is_read_where_it_is(void) {
+    qn_tensor *x = param(3, (int64_t[]){8, 32, 16}), *i = places(5);
+    CHECK_INT(kernels1(qn_take(qn_detach(x), i, 1)), 1);
+    CHECK_INT(kernels1(qn_take(qn_slice(x, 1, 3, 20, 2), i, 1)), 1);
+    CHECK_INT(kernels1(qn_take(qn_slice(x, 2, 3, 9, 1), i, 0)), 1);
+    CHECK_INT(kernels1(qn_take(qn_flip(x, 1), i, 1)), 1);
+    CHECK_INT(kernels1(qn_take(qn_transpose(x, 0, 1), i, 0)), 1);
+    CHECK_INT(kernels1(qn_take(qn_transpose(x, 1, 2), i, 0)), 1);
+    CHECK_INT(kernels1(qn_take(qn_reshape(x, 2, (int64_t[]){8 * 32, 16}), i, 0)), 1);
+    qn_tensor *rooms = qn_reshape(x, 4, (int64_t[]){8, 4, 8, 16});
+    CHECK_INT(kernels1(qn_take(rooms, i, 1)), 1);
+    CHECK_INT(kernels1(qn_take(qn_slice(rooms, 2, 1, 5, 1), i, 1)), 1);
+    CHECK_INT(
+        kernels1(qn_take(qn_reshape(qn_slice(x, 1, 0, 16, 1), 4, (int64_t[]){8, 2, 8, 16}), i, 1)),
+        1);
+}
+
+/* What is no view of memory, or is read through several axes of it, or across its rows more than
+ * once, is stored first. */
+static void what_is_gathered_is_in_memory(void) {
+    qn_tensor *x = param(3, (int64_t[]){8, 32, 16}), *i = places(5), *many = places(64);
+    CHECK_INT(kernels1(qn_take(qn_neg(x), i, 1)), 2);
+    CHECK_INT(kernels1(qn_take(qn_slice(qn_neg(x), 1, 3, 20, 1), i, 1)), 2);
+    CHECK_INT(kernels1(qn_take(qn_pad(x, (int64_t[]){0, 0, 1, 1, 0, 0}, QN_PAD_CONSTANT, 0), i, 1)),
+              2);
+    qn_tensor *both = qn_reshape(qn_slice(x, 1, 0, 16, 1), 2, (int64_t[]){8 * 16, 16});
+    CHECK_INT(kernels1(qn_take(both, i, 0)), 2);
+    CHECK_INT(kernels1(qn_take(qn_transpose(x, 1, 2), many, 0)), 2);
+}
+
+/* Rows that were scattered into a cache are read there, by whatever view of it. */
+static void what_was_assigned_is_gathered_where_it_is(void) {
+    qn_tensor *cache = param(3, (int64_t[]){4, 64, 16}), *i = places(3);
+    CHECK_INT(qn_realize(1, &cache), QN_OK);
+    CHECK_INT(qn_assign(cache, qn_index_copy(cache, i, param(3, (int64_t[]){4, 3, 16}), 1)), QN_OK);
+    qn_tensor *rooms = qn_reshape(cache, 4, (int64_t[]){4, 8, 8, 16});
+    CHECK_INT(kernels1(qn_take(qn_slice(rooms, 2, 0, 5, 1), i, 1)), 2);
+}
+
+/* Pages of columns are read by the product where they are; of many rows, or of rows that lie along
+ * the sum, they are put together first. */
+static void a_product_of_few_rows_reads_pages(void) {
+    qn_tensor *pages = param(4, (int64_t[]){5, 40, 64, 32}), *i = places(8);
+    qn_tensor *few = param(4, (int64_t[]){5, 1, 4, 64}),
+              *many = param(4, (int64_t[]){5, 1, 512, 64});
+    qn_tensor *halves = qn_cast(pages, QN_F16);
+    CHECK_INT(qn_realize(1, &halves), QN_OK);
+    CHECK_INT(kernels1(qn_matmul(few, qn_take(pages, i, 1))), 1);
+    CHECK_INT(kernels1(qn_matmul(few, qn_cast(qn_take(halves, i, 1), QN_F32))), 1);
+    CHECK(kernels1(qn_matmul(many, qn_take(pages, i, 1))) >= 2);
+    qn_tensor *along = qn_take(param(4, (int64_t[]){5, 40, 32, 64}), i, 1);
+    CHECK(kernels1(qn_matmul(few, qn_transpose(along, 2, 3))) >= 2);
+}
+
 /* Whatever is large is shared out among threads, flat kernels of any size too. */
 static void large_kernels_are_parallel(void) {
     static const struct {
@@ -387,6 +448,10 @@ int main(int argc, char **argv) {
     RUN(softmax_holds_its_exponentials_in_a_tile);
     RUN(a_product_of_few_rows_makes_its_columns);
     RUN(what_few_rows_cannot_share_is_stored);
+    RUN(what_is_gathered_is_read_where_it_is);
+    RUN(what_is_gathered_is_in_memory);
+    RUN(what_was_assigned_is_gathered_where_it_is);
+    RUN(a_product_of_few_rows_reads_pages);
     RUN(large_kernels_are_parallel);
     RUN(scoped_log_softmax_is_one_kernel);
     RUN(scoped_layer_norm_is_one_kernel);

@@ -251,6 +251,89 @@ static void rows_are_written_by_the_c_compiler(void) {
     rows_are_written("cc");
 }
 
+/* ---- rows that are gathered where they are --------------------------------------------------- */
+
+enum { VIEWS = 6, SOME = 7, WINDOW = 4 };
+
+/* A view of the cache, the axis along which it is gathered, and how long that is. */
+static qn_tensor *view_of(qn_tensor *t, int way, int *axis, int64_t *length) {
+    *axis = way == 2 || way == 3 ? 0 : 1;
+    *length = way == 0 ? 10 : way == 3 ? HEADS * ROOMS : way == 5 ? WINDOW : ROOMS;
+    if (way == 0) return qn_slice(t, 1, 2, 12, 1);
+    if (way == 1) return qn_flip(t, 1);
+    if (way == 2) return qn_transpose(qn_slice(t, 2, 1, WIDE, 2), 0, 1);
+    if (way == 3) return qn_reshape(t, 2, (int64_t[]){HEADS * ROOMS, WIDE});
+    if (way == 4) return qn_detach(qn_slice(t, 2, 1, WIDE, 1));
+    const int64_t shape[4] = {HEADS, WINDOW, WINDOW, WIDE};
+    t = qn_reshape(qn_slice(t, 1, 1, 1 + WINDOW * WINDOW, 1), 4, shape);
+    return qn_slice(t, 2, 1, 3, 1);
+}
+
+/* What the view has at `place` of the gathered axis and n of the others, in order. */
+static float seen_at(const float *is, int way, int64_t place, int64_t n) {
+    const int64_t wide = way == 2 ? 2 : way == 4 ? WIDE - 1 : WIDE, column = n % wide;
+    int64_t head = n / wide, row = place;
+    if (way == 0) row += 2;
+    if (way == 1) row = ROOMS - 1 - place;
+    if (way == 3) head = place / ROOMS, row = place % ROOMS;
+    if (way == 5) head = n / wide / 2, row = 1 + WINDOW * place + 1 + n / wide % 2;
+    return is[(head * ROOMS + row) * WIDE + (way == 2 ? 1 + 2 * column : column + (way == 4))];
+}
+
+/* The order of axes in the result: the gathered one is behind the heads, or in front. */
+static void check_gathered(qn_tensor *t, const float *is, int way, const int64_t *place) {
+    static float got[SOME * ALL];
+    const int64_t numel = qn_numel(t), heads = way == 2 || way == 3 ? 1 : HEADS,
+                  each = numel / SOME / heads;
+    if (qn_read(t, got, (size_t)numel * sizeof *got)) FAIL("%s", qn_error(qn_context(t)));
+    for (int64_t h = 0; h < heads; h++)
+        for (int64_t i = 0; i < SOME; i++)
+            for (int64_t k = 0; k < each; k++) {
+                const float want = seen_at(is, way, place[i], h * each + k);
+                if (got[(h * SOME + i) * each + k] == want) continue;
+                FAIL("view %d, place %d: %g, not %g", way, (int)place[i],
+                     (double)got[(h * SOME + i) * each + k], (double)want);
+                return;
+            }
+}
+
+/* What was asked for before rows are written has the old values, and what is asked for afterwards
+ * the new ones, in whatever order they are computed. */
+static void rows_are_gathered_as_in_memory(const char *cpu) {
+    const int64_t n = SOME;
+    cache c = cache_open(cpu, 21);
+    for (int i = 0; i < 10 * VIEWS; i++) {
+        const int way = i % VIEWS;
+        int64_t place[SOME], length;
+        int axis;
+        float was[ALL];
+        memcpy(was, c.is, sizeof was);
+        qn_scope s = qn_scope_begin(c.qn);
+        qn_tensor *view = view_of(c.t, way, &axis, &length);
+        for (int k = 0; k < SOME; k++) place[k] = test_below(&c.seed, length);
+        qn_tensor *places = qn_from(c.qn, QN_I64, 1, &n, place);
+        qn_tensor *before = i % 3 ? qn_take(view, places, axis) : NULL;
+        write_rows(&c);
+        qn_tensor *after = qn_take(view_of(c.t, way, &axis, &length), places, axis);
+        if (before && i % 2) check_gathered(before, was, way, place);
+        check_gathered(after, c.is, way, place);
+        if (before) check_gathered(before, was, way, place);
+        check_values(c.t, c.is);
+        qn_scope_end(c.qn, s);
+    }
+    qn_close(c.qn);
+}
+
+static void rows_are_gathered(void) {
+    rows_are_gathered_as_in_memory(NULL);
+}
+
+static void rows_are_gathered_by_the_c_compiler(void) {
+    rows_are_gathered_as_in_memory("cc");
+}
+
+/* ---- graphs and loops ------------------------------------------------------------------------ */
+
 static void a_static_graph_writes_rows(void) {
     cache c = cache_open(NULL, 7);
     float v[HEADS * WIDE], total;
@@ -348,6 +431,8 @@ int main(int argc, char **argv) {
     RUN(what_an_output_begins_as_is_not_read);
     RUN(rows_are_written_as_in_memory);
     RUN(rows_are_written_by_the_c_compiler);
+    RUN(rows_are_gathered);
+    RUN(rows_are_gathered_by_the_c_compiler);
     RUN(a_static_graph_writes_rows);
     RUN(a_loop_writes_rows);
     RUN(a_run_that_fails_leaves_the_rows);

@@ -18,6 +18,8 @@ static const option rows[] = {
     {"name", OPTION_TEXT, AT(name), 0, 0, "NAME", "of the model in answers (its file's)"},
     {"parallel", OPTION_WHOLE, AT(parallel), 1, 1024, "N",
      "answers made at a time, each with a cache of its own (4)"},
+    {"pool", OPTION_WHOLE, AT(pool), 0, 1 << 30, "TOKENS",
+     "held by all caches together; 0: as many as each of them can hold (0)"},
     {"connections", OPTION_WHOLE, AT(connections), 1, 4096, "N",
      "completions under way at a time; more wait (64)"},
     LLM_ROWS(serve_options),
@@ -77,7 +79,8 @@ int command_serve(int argc, char **argv) {
     qn_llm *m = NULL;
     status = EXIT_FAILED;
     if (qn && name)
-        m = llm_opened("serve", qn, o.model, &o.llm, &QN_LLM_OPTIONS(.caches = o.parallel));
+        m = llm_opened("serve", qn, o.model, &o.llm,
+                       &QN_LLM_OPTIONS(.caches = o.parallel, .pool = o.pool));
     if (m) status = serve(&o, qn, m, name);
     qn_llm_close(m);
     if (qn) qn_close(qn);

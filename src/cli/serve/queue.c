@@ -7,7 +7,9 @@
  * time is done under the lock, and of a job that runs only this thread uses the request.
  *
  * A prompt goes to the free cache that has most of its beginning read already, as in a conversation
- * the next question does. */
+ * the next question does. The caches' memory is one pool: a job begins when the pages are there
+ * that it may come to need, beside those that were promised to jobs that run, so none ends for want
+ * of pages. Those behind it wait as long. */
 #include "base/base.h"
 #include "cli/serve/serve.h"
 
@@ -151,48 +153,90 @@ static bool hear(void *arg, const char *text, size_t size) {
     return go_on;
 }
 
-/* Without the lock: the text becomes tokens, and a cache begins with them. The cache, or -1 and the
- * job's error. */
-static int64_t job_begin(serve_queue *q, serve_job *job) {
+/* Without the lock: the text becomes tokens, and it is known which pages they and the answer may
+ * take. false: the job's error. */
+static bool job_tokens(serve_queue *q, serve_job *job) {
     serve_request *r = &job->request;
     const char *param = r->chat ? "messages" : "prompt";
-    const int32_t *ids = r->ids;
-    int64_t n = r->count;
-    if (r->text)
-        n = r->chat ? qn_llm_encode_chat(q->m, r->text, r->size, &ids)
-                    : qn_llm_encode(q->m, r->text, r->size, &ids);
-    if (n < 0) return blame(q, job, param), -1;
-    if (n == 0) return error_set(&job->error, 400, param, "%s has no tokens", param), -1;
-    if (n > q->info.context) {
-        error_set(&job->error, 400, param, "%s has %lld tokens, and the cache holds %lld", param,
-                  (long long)n, (long long)q->info.context);
-        job->error.code = "context_length_exceeded";
-        return -1;
+    const qn_llm_info *info = &q->info;
+    const int64_t held = info->pages * info->page,
+                  most = info->context < held ? info->context : held;
+    if (r->text) {
+        const int32_t *ids;
+        r->count = r->chat ? qn_llm_encode_chat(q->m, r->text, r->size, &ids)
+                           : qn_llm_encode(q->m, r->text, r->size, &ids);
+        if (r->count < 0) return blame(q, job, param);
+        r->ids = malloc((size_t)r->count * sizeof *r->ids + 1);
+        if (!r->ids) return error_set(&job->error, 500, "", "out of memory"), false;
+        memcpy(r->ids, ids, (size_t)r->count * sizeof *ids);
     }
-    int64_t cache = cache_for(q, n, ids);
-    job->read = n;
+    const int64_t n = r->count;
+    if (n == 0) return error_set(&job->error, 400, param, "%s has no tokens", param), false;
+    if (n > most) {
+        error_set(&job->error, 400, param, "%s has %lld tokens, and the cache holds %lld", param,
+                  (long long)n, (long long)most);
+        job->error.code = "context_length_exceeded";
+        return false;
+    }
+    const int64_t rows = r->most && r->most < most - n ? n + r->most : most;
+    job->pages = (rows + info->page - 1) / info->page;
+    return true;
+}
+
+/* Without the lock: a cache begins with the tokens. The cache, or -1 and the job's error. */
+static int64_t job_begin(serve_queue *q, serve_job *job) {
+    serve_request *r = &job->request;
+    const int64_t cache = cache_for(q, r->count, r->ids);
+    job->read = r->count;
     if (!r->seeded) r->sample.seed = q->seed++ * 0x9e3779b97f4a7c15u;
     const qn_llm_generate_options o =
         QN_LLM_GENERATE(.most = r->most, .sample = &r->sample, .stops = r->stops,
                         .ignore_end = r->unending, .stop = (const char *const *)r->stop,
                         .piece = hear, .arg = job, .grammar = r->grammar, .schema = r->schema,
                         .guesses = q->guesses);
-    if (qn_llm_select(q->m, cache) || qn_llm_begin(q->m, n, ids, &o)) {
+    if (qn_llm_select(q->m, cache) || qn_llm_begin(q->m, r->count, r->ids, &o)) {
+        const char *param = r->chat ? "messages" : "prompt";
         bool rules = qn_error_code(q->qn) == QN_EFORMAT;
         return blame(q, job, !rules ? param : r->grammar ? "grammar" : "response_format"), -1;
     }
     return cache;
 }
 
-/* With the lock, and with a free cache: the first one that waits begins. */
-static void take_first(serve_queue *q) {
+static bool is_free(const serve_queue *q) {
+    for (int64_t i = 0; i < q->caches; i++)
+        if (!q->running[i]) return true;
+    return false;
+}
+
+/* Has the first one that waits a cache, and pages? Or does it not matter, or is it not known? */
+static bool may_begin(const serve_queue *q) {
+    const serve_job *job = q->first;
+    return job && is_free(q) && (job->gone || q->promised + job->pages <= q->info.pages);
+}
+
+/* With the lock. */
+static serve_job *pop_first(serve_queue *q) {
     serve_job *job = q->first;
     q->first = job->next;
     if (!q->first) q->last = &q->first;
     job->next = NULL;
     q->counts.waiting--;
     q->counts.waited += clock_seconds() - job->put;
-    if (job->gone) {
+    return job;
+}
+
+/* With the lock, and where it may: the first one that waits begins, if its pages are there. */
+static void take_first(serve_queue *q) {
+    serve_job *job = q->first;
+    bool right = true;
+    if (!job->gone && !job->pages) {
+        pthread_mutex_unlock(&q->lock);
+        right = job_tokens(q, job);
+        pthread_mutex_lock(&q->lock);
+        if (right && !may_begin(q)) return;
+    }
+    pop_first(q);
+    if (!right || job->gone) {
         job_end(job, NULL);
         return;
     }
@@ -204,6 +248,7 @@ static void take_first(serve_queue *q) {
         return;
     }
     q->running[cache] = job;
+    q->promised += job->pages;
     job->begun = clock_seconds();
     q->counts.running++;
     job->state = JOB_RUNS;
@@ -212,10 +257,12 @@ static void take_first(serve_queue *q) {
 
 /* ---- turns ----------------------------------------------------------------------------------- */
 
-/* With the lock. */
+/* Its text is over, so its pages may become another's. With the lock. */
 static void leave_cache(serve_queue *q, int64_t i, const char *finish) {
     serve_job *job = q->running[i];
+    if (!qn_llm_select(q->m, i)) qn_llm_rewind(q->m, qn_llm_read(q->m, NULL));
     q->running[i] = NULL;
+    q->promised -= job->pages;
     q->counts.running--;
     q->counts.read += (uint64_t)job->read;
     q->counts.kept += (uint64_t)job->kept;
@@ -281,17 +328,14 @@ static bool take_turn(serve_queue *q) {
     for (int64_t i = 0; i < n; i++) q->progress[i].state = QN_LLM_FAILED;
     qn_code code = qn_llm_step_many(q->m, n, q->step, q->progress, sizeof *q->progress);
     double took = clock_seconds() - begun;
+    qn_llm_info now = {.pages_used = 0};
+    qn_llm_get_info(q->m, &now, sizeof now);
     pthread_mutex_lock(&q->lock);
+    q->counts.pages = (uint64_t)now.pages_used;
     q->counts.busy += took;
     for (int64_t i = 0; i < n; i++) step_done(q, q->step[i], &q->progress[i], qn_error(q->qn));
     if (code) qn_clear_error(q->qn);
     return true;
-}
-
-static bool is_free(const serve_queue *q) {
-    for (int64_t i = 0; i < q->caches; i++)
-        if (!q->running[i]) return true;
-    return false;
 }
 
 /* Those that wait are refused; those that run are, too, when their time is over. With the lock. */
@@ -321,9 +365,9 @@ void queue_work(serve_queue *q, const atomic_bool *stop, double grace) {
         }
         if (q->ending) end_all(q, clock_seconds() > until);
         if (q->ending && !q->counts.running) break;
-        while (q->first && is_free(q)) take_first(q);
+        while (may_begin(q)) take_first(q);
         bool worked = take_turn(q);
-        if (!worked && !(q->first && is_free(q))) wait_for_work(q);
+        if (!worked && !may_begin(q)) wait_for_work(q);
     }
     pthread_mutex_unlock(&q->lock);
 }

@@ -95,6 +95,7 @@ typedef struct serve_job {
     serve_error error;
     serve_text text; /* made, and not taken yet */
     int64_t read, kept, made;
+    int64_t pages; /* that it may come to need, of all caches' */
     const char *finish;
     double put, begun, full; /* when; full: since when nobody takes its text, 0: somebody does */
     struct serve_queue *queue;
@@ -105,6 +106,7 @@ typedef struct serve_counts {
     uint64_t requests, failed, left; /* left: whose clients went away */
     uint64_t read, kept, made;       /* tokens */
     uint64_t running, waiting;       /* now */
+    uint64_t pages;                  /* that hold texts, after the last step */
     double waited, busy, answered;   /* seconds: of jobs in the queue, of the model, of jobs */
 } serve_counts;
 
@@ -114,6 +116,7 @@ typedef struct serve_queue {
     qn_llm_info info;
     const char *name; /* the model's */
     int64_t caches;
+    int64_t promised;    /* pages to those that run */
     serve_job **running; /* [caches] or NULL */
     int64_t *step;       /* [caches]: those of a step, and what came of it */
     qn_llm_progress *progress;
@@ -146,7 +149,7 @@ bool job_wait(serve_job *job, job_event event);
 typedef struct serve_options {
     const char *model, *host, *device, *name;
     llm_choice llm;
-    int64_t port, threads, parallel, connections, guesses;
+    int64_t port, threads, parallel, connections, guesses, pool;
 } serve_options;
 bool http_known(void); /* was it there when the command was built? */
 typedef struct http_server http_server;
