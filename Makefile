@@ -143,7 +143,7 @@ help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*  ## (.*)/\1\t\2/p' Makefile tools/proofs.mk | expand -t 12
 	@echo "variables: CC, CFLAGS, PREFIX, DESTDIR, SAN=1 (sanitizers), TSAN=1 (of threads), DEBUG=1 (internal checks)"
 
-include tools/proofs.mk tools/size.mk tools/python.mk
+include tools/proofs.mk tools/export.mk tools/size.mk tools/python.mk
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 FORCE:
 .PHONY: all tests test examples bench bench-peers bench-check compare demo setup style gen-check symbols \

@@ -34,10 +34,10 @@ typedef struct qn_export_options {
  * state that the program keeps, with these as first values. Dimension variables have the values
  * that they are bound to. The same plan gives the same files, byte by byte, and they the same bits
  * as qn_plan_run, NaNs' signs and payloads aside. Existing files are replaced by whole ones.
- * QN_EARG: a bad name or path, or two of the files are one; QN_EGRAPH: the plan calls what is no
- * kernel (sorting, factors of matrices, kernels of one's own, loops), which the error names, or
- * checks indices (QN_CHECK); QN_ESHAPE: a size is not bound; QN_EDEVICE: the device's kernels are
- * for work groups, or it computes nothing; QN_EIO: a file cannot be written. */
+ * QN_EARG: a bad name or path, or two of the files are one; QN_EGRAPH: the plan calls what is not
+ * to be had as C (factors of matrices, draws by rejection, kernels of one's own), which the error
+ * names, or checks indices (QN_CHECK); QN_ESHAPE: a size is not bound; QN_EDEVICE: the device's
+ * kernels are for work groups, or it computes nothing; QN_EIO: a file cannot be written. */
 QN_API qn_code qn_export(qn_plan *plan, const char *path, const qn_export_options *options);
 
 #ifdef __cplusplus

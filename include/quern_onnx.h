@@ -67,6 +67,12 @@ QN_API qn_code qn_onnx_call(qn_onnx *model, int n, qn_tensor *const *inputs, int
 /* Did the last call read values that follow its inputs? Then what it recorded holds for these
  * values only, and must not be made a static graph. */
 QN_API bool qn_onnx_depends(const qn_onnx *model);
+/* Were these values made of input i, with others or alone? Inputs from 63 on count as one. */
+QN_API bool qn_onnx_reads(const qn_onnx *model, int i);
+/* Give input i a value, which calls have that give none for it, in place of the model's own; it is
+ * known, as those of the model's are: a static graph may be made of what follows it. The value is
+ * read and copied; NULL: there is none again. QN_EDTYPE, QN_ESHAPE: the model takes no such. */
+QN_API qn_code qn_onnx_fix(qn_onnx *model, int i, qn_tensor *value);
 /* As qn_onnx_call, computed at once, by a static graph of the inputs' dtypes and shapes, which is
  * kept for the next run, where the model does not depend on values. Outputs have no history. */
 QN_API qn_code qn_onnx_run(qn_onnx *model, int n, qn_tensor *const *inputs, int m,

@@ -1,21 +1,26 @@
 #!/usr/bin/env python3
 """onnx_tests.py - the node tests of the onnx package, run by Quern.
 
-Usage: onnx_tests.py --library LIB [--device NAME] [--run] [--list FILE] [NAME ...]
+Usage: onnx_tests.py --library LIB [--device NAME] [--run | --exported] [--list FILE] [NAME ...]
 
 Each test is a model of a node or a few, its inputs and what the reference gives. The last line is
 "N passed, N failed, N skipped". Skipped are tests with values that are no tensors (sequences, maps)
 and those with tensors of texts. Needs the packages onnx and ml_dtypes; docs/onnx.md lists what fails.
---run: by qn_onnx_run, twice, in place of qn_onnx_call. --list writes a line a test, its result first.
+--run: by qn_onnx_run, twice, in place of qn_onnx_call. --exported: as C, compiled (onnx_exported.py). --list writes
+a line a test, its result first; with --resume those that it has already are not run again. --from and --to: tests by
+their places, the last one not among them.
 """
 
 import argparse
 import ctypes
 import os
 import sys
+import tempfile
 import warnings
 
 import numpy as np
+
+import onnx_exported
 
 warnings.filterwarnings("ignore")
 # Types that Quern holds in wider ones, by number: TensorProto.DataType.
@@ -141,7 +146,12 @@ def main():
     parser.add_argument("--library", required=True)
     parser.add_argument("--device", default=None)
     parser.add_argument("--run", action="store_true")
+    parser.add_argument("--exported", action="store_true")
+    parser.add_argument("--compiler", default="gcc")
     parser.add_argument("--list")
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--from", dest="first", type=int, default=0)
+    parser.add_argument("--to", type=int, default=1 << 30)
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
     try:
@@ -152,26 +162,37 @@ def main():
         print("0 passed, 0 failed, 1 skipped")
         return 0
     library = Library(args.library, args.device)
-    counts, lines = {"passed": 0, "failed": 0, "skipped": 0}, []
-    for number, case in enumerate(collect_testcases()):
-        if args.names and not any(n in case.name for n in args.names):
-            continue
-        if number % 200 == 199:  # contexts keep what was compiled
-            library.lib.qn_close(library.qn)
-            library.open()
-        result, why = one(library, case, args.run)
-        counts[result] += 1
-        lines.append(f"{result} {case.name} {why or ''}")
-        if result == "failed":
-            print(f"{case.name}: {why}", flush=True)
-    if args.list:
-        with open(args.list, "w") as f:
-            f.write("\n".join(lines) + "\n")
+    counts, known = {"passed": 0, "failed": 0, "skipped": 0}, {}
+    if args.resume and args.list and os.path.exists(args.list):
+        with open(args.list) as f:
+            known = {line.split()[1]: line.rstrip("\n") for line in f if len(line.split()) > 1}
+    out = open(args.list, "a" if args.resume else "w") if args.list else None
+    with tempfile.TemporaryDirectory() as folder:
+        by = None if not args.exported else (folder, args.compiler)
+        for number, case in enumerate(collect_testcases()):
+            if (args.names and not any(n in case.name for n in args.names)) or not args.first <= number < args.to:
+                continue
+            if number % 200 == 199:  # contexts keep what was compiled
+                library.lib.qn_close(library.qn)
+                library.open()
+            line = known.get(case.name)
+            result, why = (line.split()[0], line.split(" ", 2)[2]) if line else one(library, case, args.run, by)
+            counts[result] += 1
+            if result == "failed":
+                print(f"{case.name}: {why}", flush=True)
+            if out and not line:
+                print(result, case.name, " ".join((why or "").split()), file=out, flush=True)
     print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
     return counts["failed"] > 0
 
 
-def one(library, case, by_run):
+def exported(library, case, inputs, outputs, by):
+    values, results = case.model.graph.input, case.model.graph.output
+    theirs = [carried(y, elem(v)) for y, v in zip(outputs, results)]
+    return onnx_exported.run(library, case, inputs, outputs, *by, lambda x, i: carried(x, elem(values[i])), theirs)
+
+
+def one(library, case, by_run, by=None):
     g = case.model.graph
     values = list(g.input) + list(g.output)
     if any(not v.type.HasField("tensor_type") for v in values):
@@ -180,7 +201,7 @@ def one(library, case, by_run):
         return "skipped", "tensors of texts"
     for inputs, outputs in case.data_sets:
         try:
-            mine = run(library, case, inputs, outputs, by_run)
+            mine = exported(library, case, inputs, outputs, by) if by else run(library, case, inputs, outputs, by_run)
             why = compare(case, mine, outputs)
         except Exception as e:  # whatever it is, the test has failed
             why = str(e) or type(e).__name__

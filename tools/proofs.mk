@@ -43,13 +43,18 @@ ONNX_PYTHON ?= python3
 onnx-tests: $(BUILD)/$(SONAME)  ## run the node tests of the onnx package (ONNX_PYTHON=python3, ONNX_ARGS=...)
 	@$(ONNX_PYTHON) tools/onnx_tests.py --library $(BUILD)/$(SONAME) $(ONNX_ARGS)
 
-.PHONY: soak cover faults kill-test accuracy docs abi onnx-tests
+onnx-tests-c: $(BUILD)/$(SONAME)  ## the same through C, compiled and run (ONNX_ARGS="--list F --resume")
+	@$(ONNX_PYTHON) tools/onnx_tests.py --library $(BUILD)/$(SONAME) --exported $(ONNX_ARGS)
+
+.PHONY: soak cover faults kill-test accuracy docs abi onnx-tests onnx-tests-c
 
 onnx-networks: python  ## whole networks beside onnxruntime, exported by PyTorch (ONNX_PYTHON=python3 with both)
 	@$(ONNX_PYTHON) tools/compare/onnx_networks.py $(ONNX_ARGS)
 bench-onnx: python  ## their times beside onnxruntime's (ONNX_ARGS="-t 2 resnet50")
 	@$(ONNX_PYTHON) bench/models/onnx_nets.py $(ONNX_ARGS)
-.PHONY: onnx-networks bench-onnx
+export-networks: all  ## whole networks as C: bits and times beside the library's (EXPORT_ARGS="--runs 20 gpt2")
+	@$(ONNX_PYTHON) tools/compare/export_networks.py --quern $(BUILD)/quern $(EXPORT_ARGS)
+.PHONY: onnx-networks bench-onnx export-networks
 
 gen-check:  ## check that generated regions are up to date and unedited
 	@python3 tools/gen.py --check

@@ -1,18 +1,16 @@
 /* bench.c - `quern bench`: how long a model in the ONNX format takes on random inputs.
  *
- * Sizes are those of the model; one that varies is 1, or what --shape says: "name=2x3x8" is an
- * input's shape, "name=4" the size of all axes of that name, or of an input of one axis. Floats are
+ * Sizes are those of the model; one that varies is 1, or what --shape says (shapes.c). Floats are
  * normal, integers 0 or 1, which any table has. The first run compiles; the others launch the same
  * static graph, and of those the least time says what the model takes, the median what else runs on
  * the machine. */
 #include "cli/cli.h"
 #include "quern_onnx.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { VALUES_MOST = 64, RUNS_MOST = 1000000 };
+enum { RUNS_MOST = 1000000 };
 static const double MIB = 1 << 20;
 
 typedef struct bench_options {
@@ -31,87 +29,6 @@ static const option rows[] = {
      "cpu, or another of quern devices"},
     {"threads", OPTION_WHOLE, offsetof(bench_options, threads), 0, 4096, "N", "0: all (0)"},
 };
-
-/* ---- shapes ---------------------------------------------------------------------------------- */
-
-/* "2x3x8"; how many sizes, or -1. */
-static int read_sizes(const char *text, size_t length, int64_t *size) {
-    const char *end = text + length;
-    int n = 0;
-    while (text < end) {
-        char *behind;
-        errno = 0;
-        long long value = strtoll(text, &behind, 10);
-        if (behind == text || errno || value < 0 || n == QN_MAX_RANK) return -1;
-        size[n++] = value;
-        if (behind < end && *behind != 'x') return -1;
-        text = behind + (behind < end);
-        if (behind + 1 == end) return -1; /* nothing behind the last x */
-    }
-    return n ? n : -1;
-}
-
-/* One of the list "name=sizes,..": where it begins, its name's length, its sizes'; false: the list
- * has ended, or it is no such thing, and `text` is not at its end. */
-typedef struct shape_text {
-    const char *name, *sizes;
-    size_t name_size, sizes_size;
-} shape_text;
-static bool next_shape(const char **text, shape_text *out) {
-    const char *at = *text, *equals = at && *at ? strchr(at, '=') : NULL;
-    if (!equals) return false;
-    out->name = at;
-    out->name_size = (size_t)(equals - at);
-    out->sizes = equals + 1;
-    out->sizes_size = strcspn(equals + 1, ",");
-    *text = equals + 1 + out->sizes_size;
-    if (**text == ',') ++*text;
-    return true;
-}
-
-static bool is_named(const shape_text *s, const char *name) {
-    return name && strlen(name) == s->name_size && memcmp(name, s->name, s->name_size) == 0;
-}
-
-/* What the list says of an input, into its shape; how much of the list was of it, false: said. */
-static bool give_shape(const char *list, qn_onnx_value *v, bool *used) {
-    shape_text s;
-    for (int k = 0; next_shape(&list, &s); k++) {
-        int64_t size[QN_MAX_RANK];
-        int n = read_sizes(s.sizes, s.sizes_size, size);
-        if (n < 0 || k >= VALUES_MOST) {
-            cli_failed("bench", "--shape: no sizes as 2x3x8: %.*s", (int)s.sizes_size, s.sizes);
-            return false;
-        }
-        if (is_named(&s, v->name) && (v->rank < 0 || v->rank == n)) {
-            v->rank = n;
-            memcpy(v->shape, size, (size_t)n * sizeof *size);
-            used[k] = true;
-        } else if (is_named(&s, v->name)) {
-            cli_failed("bench", "--shape: %s has %d axes, not %d", v->name, v->rank, n);
-            return false;
-        }
-        for (int i = 0; n == 1 && i < v->rank; i++) {
-            if (v->shape[i] >= 0 || !is_named(&s, v->dim_name[i])) continue;
-            v->shape[i] = size[0];
-            used[k] = true;
-        }
-    }
-    return true;
-}
-
-/* Is all of the list of the model? */
-static bool all_used(const char *list, const bool *used) {
-    shape_text s;
-    for (int k = 0; next_shape(&list, &s); k++) {
-        if (used[k]) continue;
-        cli_failed("bench", "--shape: neither an input nor an axis that varies: %.*s",
-                   (int)s.name_size, s.name);
-        return false;
-    }
-    if (list && *list) cli_failed("bench", "--shape: no name=sizes: %s", list);
-    return !list || !*list;
-}
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
@@ -140,7 +57,7 @@ static bool make_inputs(qn_ctx *qn, const qn_onnx *onnx, const char *shapes, qn_
             return false;
         }
         if (v.optional) continue;
-        if (!give_shape(shapes, &v, used)) return false;
+        if (!shapes_give("bench", shapes, &v, used)) return false;
         if (v.rank < 0) {
             cli_failed("bench", "input %s has a shape that the model does not say: --shape %s=..",
                        v.name, v.name);
@@ -154,7 +71,7 @@ static bool make_inputs(qn_ctx *qn, const qn_onnx *onnx, const char *shapes, qn_
         cli_failed("bench", "input %s: %s", v.name, qn_error(qn));
         return false;
     }
-    return all_used(shapes, used);
+    return shapes_all_used("bench", shapes, used);
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */

@@ -130,6 +130,29 @@ int llm_generate_command(const text_options *o);
 int options_parse_model(const option_set *set, int argc, char **argv, void *values,
                         const char **path);
 
+/* ---- shapes.c, run.c: inputs of models in the ONNX format ------------------------------------ */
+
+enum { VALUES_MOST = 64 }; /* inputs or outputs that a command has, and names in its lists */
+struct qn_onnx;
+struct qn_onnx_value;
+/* What the list says of an input, into its shape; which of the list was of it. false: said. */
+bool shapes_give(const char *command, const char *list, struct qn_onnx_value *v, bool *used);
+/* Is all of the list of the model? false: said. */
+bool shapes_all_used(const char *command, const char *list, const bool *used);
+/* A list "FILE,name=FILE,.." of .npy files as tensors, by input, those without a name in their
+ * order; the list is changed. false: said. */
+bool npy_read_inputs(const char *command, qn_ctx *qn, const struct qn_onnx *onnx, char *list,
+                     qn_tensor **in);
+
+/* ---- export_onnx.c --------------------------------------------------------------------------- */
+
+/* What `quern export` is told. */
+typedef struct export_options {
+    const char *model, *out, *name, *blob, *shape, *value;
+    int64_t batch;
+} export_options;
+bool export_onnx(qn_ctx *qn, const export_options *o); /* reports on failure */
+
 /* ---- commands -------------------------------------------------------------------------------- */
 
 qn_ctx *cli_open(const char *command, const char *device); /* reports on failure, as the next */

@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VALUES_MOST = 64 };
-
 /* Lists of files, one after the other with commas between. */
 typedef struct run_options {
     const char *model, *input, *output, *device;
@@ -119,12 +117,12 @@ static const char *npy_parse(qn_ctx *qn, char *file, size_t size, qn_tensor **ou
     return *out ? NULL : qn_error(qn);
 }
 
-static qn_tensor *npy_read(qn_ctx *qn, const char *path) {
+static qn_tensor *npy_read(const char *command, qn_ctx *qn, const char *path) {
     size_t size;
     qn_tensor *t = NULL;
     char *file = cli_read_file(path, &size);
     const char *why = file ? npy_parse(qn, file, size, &t) : strerror(errno);
-    if (why) cli_failed("run", "%s: %s", path, why);
+    if (why) cli_failed(command, "%s: %s", path, why);
     free(file);
     return t;
 }
@@ -205,15 +203,16 @@ static int input_of(const qn_onnx *onnx, char **text, int next) {
     return next;
 }
 
-static bool read_inputs(qn_ctx *qn, const qn_onnx *onnx, char *list, qn_tensor **in) {
+bool npy_read_inputs(const char *command, qn_ctx *qn, const qn_onnx *onnx, char *list,
+                     qn_tensor **in) {
     int next = 0;
     for (char *at = next_of(&list); at; at = next_of(&list)) {
         int i = input_of(onnx, &at, next);
         if (i >= qn_onnx_inputs(onnx) || i >= VALUES_MOST) {
-            cli_failed("run", "%s: the model has %d inputs", at, qn_onnx_inputs(onnx));
+            cli_failed(command, "%s: the model has %d inputs", at, qn_onnx_inputs(onnx));
             return false;
         }
-        in[i] = npy_read(qn, at);
+        in[i] = npy_read(command, qn, at);
         if (!in[i]) return false;
         next = i + 1;
     }
@@ -258,7 +257,7 @@ static int run_model(qn_ctx *qn, const run_options *o) {
     for (const char *at = outputs; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) n++;
     bool fine = n <= most && (!o->input || inputs) && (!o->output || outputs);
     if (!fine) cli_failed("run", "the model has %d outputs, not %d", most, n);
-    fine = fine && read_inputs(qn, onnx, inputs, in);
+    fine = fine && npy_read_inputs("run", qn, onnx, inputs, in);
     if (fine && !run_often(onnx, o, in, n ? n : most, out)) {
         cli_failed("run", "%s", qn_error(qn));
         fine = false;

@@ -273,8 +273,6 @@ static int view_recording(char *text, const char *path, const view_options *o) {
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
-enum { VALUES_MOST = 64 };
-
 /* Inputs of zeros, what varies being 1. */
 static bool make_inputs(qn_ctx *qn, const qn_onnx *onnx, int n, qn_tensor **in) {
     qn_onnx_value v;

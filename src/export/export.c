@@ -134,8 +134,8 @@ static void export_work(void *arg) {
     check_files(c);
     check_plan(e);
     if (!static_parameters(c->plan, "export")) heap_unwind(&e->qn->heap);
-    plan_prepare(e->qn, e->p, e->view.leaf_buffer);
-    export_programs(e);
+    plan_prepare(e->qn, e->view.plan, e->view.leaf_buffer);
+    part_open(e, &e->main, e->view.plan);
     export_layout(e);
     export_header(e, &e->header);
     export_source(e, &e->source);
@@ -146,11 +146,10 @@ static void export_work(void *arg) {
 }
 
 qn_code qn_export(qn_plan *plan, const char *path, const qn_export_options *options) {
-    export e = {.copies = 0};
+    export e = {.loops = 0};
     if (!static_view_of(plan, "export", &e.view)) return handle_code(plan);
     e.qn = e.view.qn;
     e.g = e.qn->graph;
-    e.p = e.view.plan;
     export_call c = {.e = &e, .plan = plan, .path = path, .o = QN_EXPORT_OPTIONS()};
     if (!path) return fail(e.qn, QN_ENULL, "export: no path");
     if (!struct_take(e.qn, "export", "qn_export_options", &c.o, sizeof c.o, options))

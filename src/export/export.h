@@ -1,13 +1,16 @@
 /* export.h - a static graph as C that needs no Quern.
  *
  *     export.c      qn_export: options, files
+ *     parts.c       what runs one after the other: the plan, and the bodies of its loops
  *     layout.c      where each value of the plan lies in the program
+ *     loops.c       loops: a body's values, its function, and the trips around it
  *     lanes.c       sums across the lanes of vectors, in the order of the device's code
  *     vector.c      loops over lanes as statements about vectors
  *     vector_types.c  the types of vectors, and loads and stores of some lanes
  *     vector_ops.c  the operations that they have
  *     kernels.c     the kernels' functions, of the trees that the device's code was made of
  *     prune.c       helpers that nothing calls are left out
+ *     routines.c    what is no loop nest: the text of the library's routines
  *     text.c        the header, and the function that runs it all
  *     values.c      parameters: arrays, or a blob
  *
@@ -17,20 +20,25 @@
 #define QN_EXPORT_H
 
 #include "emit/clike/clike.h"
+#include "graph/loop/loop.h"
 #include "io/io.h"
 #include "quern_export.h"
 #include "run/run.h"
 
 enum { EXPORT_ALIGN = 64 };
 
-/* Where a value lies: in the caller's memory, or in a parameter's array. */
+/* Where a value lies: in the caller's memory, or in a parameter's array. In a loop's body: where
+ * the trip has a leaf, a root or what is packed. */
 typedef enum home_kind {
     HOME_NONE,
     HOME_INPUT,
     HOME_OUTPUT,
     HOME_ARENA,
     HOME_STATE,
-    HOME_WEIGHT
+    HOME_WEIGHT,
+    HOME_LEAF,
+    HOME_ROOT,
+    HOME_PACK
 } home_kind;
 typedef struct export_home {
     uint8_t kind;
@@ -82,37 +90,92 @@ typedef struct export_copy {
     size_t size;
 } export_copy;
 
+/* A plan, whose launches run one after the other: the request's own, or a loop's body. Arrays are
+ * by slot or by launch. */
+typedef struct export_part {
+    run_plan *p;
+    uint32_t number;   /* of the body; 0: it is the request's plan */
+    export_home *home; /* by slot */
+    uint8_t *dtype;    /* by slot, where something uses it */
+    uint32_t *first, *last;
+    size_t *size; /* by slot */
+    export_set *set;
+    uint32_t sets, copies, rests;
+    size_t *scratch;              /* by launch: where its scratch is in the arena */
+    struct export_loop **loop;    /* by launch; NULL: no loop */
+    struct export_routine **call; /* likewise */
+    export_copy *copy, *rest;     /* rest: before the launches; copy: behind them */
+    size_t arena_bytes;
+} export_part;
+
+/* A loop: its body, and what lies in its scratch. States lie as in run/loop/loop.c, but for one
+ * that a trip writes over itself: that is copied to where the result is before the first one. */
+typedef struct export_loop {
+    export_part body;
+    loop_launch *c;
+    const char **name;    /* by argument: what it is called, */
+    size_t *row;          /* and the bytes of a row, where it has one for each trip */
+    bool *over;           /* by state */
+    size_t *home, *other; /* by state, in the scratch */
+    size_t *pack;         /* by packing of the body, in the scratch */
+    uint32_t *pack_function;
+    size_t test_at, arena_at, size;
+} export_loop;
+
+/* A routine's call, computed by one thread. */
+typedef struct export_routine {
+    const call_launch *c;
+    routine_call now;
+    size_t scratch;
+    uint32_t number;
+} export_routine;
+
 typedef struct export {
     static_view view;
     qn_ctx *qn;
     graph *g;
-    run_plan *p;
+    export_part main;
     arena arena;
     const char *name, *capital; /* in front of functions; of macros */
     const char *file;           /* the header's name, as the .c file includes it */
     bool blob;
-    export_home *home; /* by slot */
-    uint8_t *dtype;    /* by slot, where a kernel uses it */
-    uint32_t *first, *last;
     export_value *value;
-    uint32_t values, states, programs, sets, functions, copies, rests;
+    uint32_t values, states, programs, program_cap, functions, function_cap, loops, loop_cap;
     export_state *state;
     export_program *program;
-    export_set *set; /* launch by launch */
     export_function *function;
-    size_t *scratch;          /* by launch: where its scratch is in the arena */
-    export_copy *copy, *rest; /* rest: before */
-    size_t arena_bytes, state_bytes, blob_bytes;
+    export_loop **loop; /* all of them, inner ones first */
+    export_routine **call;
+    uint32_t calls, call_cap;
+    size_t state_bytes, blob_bytes;
     str source, header;
 }
 export;
 
 /* ---- layout.c -------------------------------------------------------------------------------- */
 
-void export_programs(export *e); /* raises, as these */
-void export_layout(export *e);
+void export_layout(export *e); /* of e->main, which is open; raises */
+
+/* ---- parts.c --------------------------------------------------------------------------------- */
+
+/* The programs of a plan and of its loops' bodies, which are laid out; raises, as these. */
+void part_open(export *e, export_part *part, run_plan *p);
 /* Of a tree that is through the passes: what both kinds of C need to know. */
 void export_prepare(export *e, export_program *x);
+uint32_t export_program_of(export *e, uint32_t id);
+uint32_t export_function_of(export *e, uint32_t program, const int *over);
+bool part_uses(const export_part *part, uint32_t at);
+/* May root_slot's value be made where leaf_slot's is? Then that has been seen to. */
+bool part_replaces(export *e, export_part *part, uint32_t leaf_slot, uint32_t root_slot);
+/* The arena: what has no home yet, and scratch. Then the rests, and the functions. */
+void part_finish(export *e, export_part *part);
+
+/* ---- loops.c --------------------------------------------------------------------------------- */
+
+/* A loop's launch in the plan p. */
+export_loop *export_loop_open(export *e, const launch *l, const run_plan *p);
+void export_loop_text(export *e, const export_loop *loop, str *out); /* raises */
+void export_loop_call(const export *e, const export_part *part, uint32_t launch, str *out);
 
 /* ---- lanes.c --------------------------------------------------------------------------------- */
 
@@ -166,6 +229,13 @@ void export_functions(export *e, str *out); /* raises */
 /* The name is in the text, and no part of a longer one. */
 bool export_uses(const char *text, const char *name);
 
+/* ---- routines.c ------------------------------------------------------------------------------ */
+
+export_routine *export_call_open(export *e, const launch *l); /* raises, as these */
+void export_routines(const export *e, str *out);              /* the text of all that are called */
+void export_call_functions(export *e, str *out);
+void export_call_text(const export *e, const export_part *part, uint32_t launch, str *out);
+
 /* ---- prune.c --------------------------------------------------------------------------------- */
 
 /* Append those of the helpers that the body calls, and that they call. Raises. */
@@ -181,7 +251,8 @@ void export_place(const export *e, export_home h, bool reads, str *out);
 
 /* ---- text.c ---------------------------------------------------------------------------------- */
 
-void export_header(export *e, str *out); /* raises */
+void export_launches(const export *e, const export_part *part, str *out); /* all calls; raises */
+void export_header(export *e, str *out);
 void export_source(export *e, str *out); /* raises */
 
 #endif

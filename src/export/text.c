@@ -117,7 +117,7 @@ void export_header(export *e, str *out) {
              "#define %s_ALIGN %d\n#define %s_ARENA_BYTES %zu\n#define %s_STATE_BYTES %zu\n"
              "#define %s_WEIGHTS_BYTES %zu\n",
              c, e->view.inputs, c, e->view.outputs, c, e->states, c, EXPORT_ALIGN, c,
-             e->arena_bytes ? e->arena_bytes : EXPORT_ALIGN, c, e->state_bytes, c,
+             e->main.arena_bytes ? e->main.arena_bytes : EXPORT_ALIGN, c, e->state_bytes, c,
              e->blob ? e->blob_bytes : 0);
     add_all_sizes(e, out);
     add_promises(e, out);
@@ -131,29 +131,29 @@ static const char opening[] =
     "/* Products and sums are rounded one by one; what is fused is written as fma. */\n"
     "#ifdef __clang__\n#pragma STDC FP_CONTRACT OFF\n#endif\n\n";
 
-static int64_t number_of(const export *e, const launch_set *set, int v) {
+static int64_t number_of(const export *e, const export_part *part, const launch_set *set, int v) {
     const graph *g = e->g;
     int64_t n = 0;
     if (set->var[v] == LOWER_LENGTH)
         sym_eval(g->syms, set->length, (int)g->vars, g->var, g->bound, &n);
     else if (LOWER_IS_SLOT(set->var[v]))
-        n = e->p->key.value[LOWER_SLOT(set->var[v])];
+        n = part->p->key.value[LOWER_SLOT(set->var[v])];
     else
         n = g->bound[set->var[v]];
     return n;
 }
 
-static int vars_of(const export *e, const export_set *s) {
-    return e->p->launch[s->launch].program->vars;
+static int vars_of(const export_part *part, const export_set *s) {
+    return part->p->launch[s->launch].program->vars;
 }
 
-static void add_numbers(const export *e, uint32_t number, str *out) {
-    const export_set *s = &e->set[number];
-    int vars = vars_of(e, s);
+static void add_numbers(const export *e, const export_part *part, uint32_t number, str *out) {
+    const export_set *s = &part->set[number];
+    int vars = vars_of(part, s);
     if (!vars) return;
     str_addf(out, "    static const int64_t vars_%u[%d] = {", number, vars);
     for (int v = 0; v < vars; v++) {
-        int64_t n = number_of(e, s->set, v);
+        int64_t n = number_of(e, part, s->set, v);
         str_addf(out, n == INT64_MIN ? "%s-%lld - 1" : "%s%lld", v ? ", " : "",
                  (long long)(n == INT64_MIN ? INT64_MAX : n));
     }
@@ -168,28 +168,29 @@ static bool is_written(const kernel *k, int arg) {
 }
 
 /* A part of a value begins some bytes behind it. */
-static void add_argument(const export *e, const launch_set *set, int a, const kernel *k, str *out) {
-    const export_home h = e->home[set->slot[a]];
-    bool reads = !is_written(k, a);
-    size_t offset = a == 0 && set->piece ? set->offset : 0;
+static void add_argument(const export *e, const export_part *part, const export_set *s, int a,
+                         str *out) {
+    const export_home h = part->home[s->set->slot[a]];
+    bool reads = !is_written(e->program[s->program].k, a);
+    size_t offset = a == 0 && s->set->piece ? s->set->offset : 0;
     if (offset) str_add(out, reads ? "(const void *)((const char *)" : "(void *)((char *)");
     export_place(e, h, reads, out);
     if (offset) str_addf(out, " + %zu)", offset);
 }
 
-static void add_call(const export *e, uint32_t number, str *out) {
-    const export_set *s = &e->set[number];
+static void add_call(const export *e, const export_part *part, uint32_t number, str *out) {
+    const export_set *s = &part->set[number];
     const export_program *p = &e->program[s->program];
     bool any = false;
     str_addf(out, "    kernel_%u(", s->function);
     for (int a = 0; a < p->k->args; a++) {
         if (s->over[a] || !p->uses[a]) continue;
         if (any) str_add(out, ", ");
-        add_argument(e, s->set, a, p->k, out);
+        add_argument(e, part, s, a, out);
         any = true;
     }
-    if (vars_of(e, s)) str_addf(out, "%svars_%u", any ? ", " : "", number);
-    if (p->scratch) str_addf(out, ", (void *)(temporary + %zu)", e->scratch[s->launch]);
+    if (vars_of(part, s)) str_addf(out, "%svars_%u", any ? ", " : "", number);
+    if (p->scratch) str_addf(out, ", (void *)(temporary + %zu)", part->scratch[s->launch]);
     str_add(out, ");\n");
 }
 
@@ -201,16 +202,24 @@ static void add_copy(const export *e, const export_copy *c, str *out) {
     str_addf(out, ", %zu);\n", c->size);
 }
 
+void export_launches(const export *e, const export_part *part, str *out) {
+    for (uint32_t i = 0; i < part->sets; i++) add_numbers(e, part, i, out);
+    for (uint32_t i = 0; i < part->rests; i++) add_copy(e, &part->rest[i], out);
+    for (uint32_t i = 0, set = 0; i < part->p->launches; i++) {
+        if (part->loop[i]) export_loop_call(e, part, i, out);
+        if (part->call[i]) export_call_text(e, part, i, out);
+        for (; set < part->sets && part->set[set].launch == i; set++) add_call(e, part, set, out);
+    }
+    for (uint32_t i = 0; i < part->copies; i++) add_copy(e, &part->copy[i], out);
+}
+
 static void add_run(export *e, str *out) {
     str_add(out, "\n");
     run_signature(e, out);
     str_add(out, " {\n    char *const temporary = arena;\n");
     if (e->states) str_add(out, "    char *const kept = state;\n");
     if (e->blob) str_add(out, "    const char *const blob = weights;\n");
-    for (uint32_t i = 0; i < e->sets; i++) add_numbers(e, i, out);
-    for (uint32_t i = 0; i < e->rests; i++) add_copy(e, &e->rest[i], out);
-    for (uint32_t i = 0; i < e->sets; i++) add_call(e, i, out);
-    for (uint32_t i = 0; i < e->copies; i++) add_copy(e, &e->copy[i], out);
+    export_launches(e, &e->main, out);
     for (int i = 0; i < e->view.inputs; i++) str_addf(out, "    (void)input_%d;\n", i);
     str_add(out, "    (void)temporary;\n");
     if (e->states) str_add(out, "    (void)kept;\n");
@@ -238,6 +247,9 @@ void export_source(export *e, str *out) {
     str_add(out, opening);
     export_functions(e, out);
     if (!e->blob) export_arrays(e, out);
+    export_routines(e, out);
+    export_call_functions(e, out);
+    for (uint32_t i = 0; i < e->loops; i++) export_loop_text(e, e->loop[i], out);
     if (e->states) add_init(e, out);
     add_run(e, out);
 }

@@ -95,6 +95,12 @@ void export_place(const export *e, export_home h, bool reads, str *out) {
         str_addf(out, "output_%u", h.number);
     else if (h.kind == HOME_ARENA)
         str_addf(out, "(%s)(temporary + %zu)", type, h.offset);
+    else if (h.kind == HOME_LEAF)
+        str_addf(out, "leaf_%u", h.number);
+    else if (h.kind == HOME_ROOT)
+        str_addf(out, "root_%u", h.number);
+    else if (h.kind == HOME_PACK)
+        str_addf(out, "pack_%u", h.number);
     else if (h.kind == HOME_STATE)
         str_addf(out, "(%s)(kept + %zu)", type, h.offset);
     else if (e->blob)

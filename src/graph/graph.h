@@ -80,20 +80,8 @@ extern const op_row op_rows[OP_COUNT]; /* ops.c */
 bool types_fit(int types, int dtype);  /* does a row of these types take it? */
 int op_cost(int op, int dtype);        /* of its result; in additions, as ops.h has it */
 
-/* The routines that CALL nodes name: routines.h. */
-enum {
-#define X(NAME, ...) ROUTINE_##NAME,
-#include "graph/routines.h"
-#undef X
-    ROUTINE_COUNT
-};
-/* FFT of pairs to pairs; of real numbers to the first half of a spectrum; and of that to those. */
-enum { CALL_FFT_COMPLEX, CALL_FFT_REAL_IN, CALL_FFT_REAL_OUT };
-enum { ROUTINE_RESULTS = 5, ROUTINE_SOURCES = 3 };
-/* CUSTOM's attributes; those from CUSTOM_SIZES on are sizes, which no other routine has. */
-enum { CUSTOM_KERNEL, CUSTOM_LEADING, CUSTOM_RANKS, CUSTOM_SIZES = 4 };
-enum { ROUTINE_ATTRS = CUSTOM_SIZES + ROUTINE_RESULTS * QN_MAX_RANK };
-enum { DRAW_LOG_GAMMA = 0, DRAW_GAMMA = 1, DRAW_POISSON = 2, DRAW_TRUNCATED = 3 }; /* DRAW's */
+#include "graph/call.h"
+
 enum { EXAMPLES_ROWS, EXAMPLES_WHOLE };
 typedef struct routine_row {
     const char *name;
@@ -628,11 +616,6 @@ node_id make_checked(graph *g, node_id index, sym size, const char *name);
 const char *node_checked(const graph *g, const graph_node *n, sym *size);
 node_id make_gather(graph *g, node_id x, node_id index, int axis);
 node_id make_scatter(graph *g, node_id x, node_id index, node_id src, int axis, int monoid_row);
-/* Result number `result` of a routine; n attributes beside. */
-typedef struct call_attr {
-    int routine, result, n;
-    int64_t attr[ROUTINE_ATTRS];
-} call_attr;
 node_id make_call(graph *g, const call_attr *c, qn_dtype dtype, tuple_id shape, int sources,
                   const node_id *src);
 call_attr node_call(const graph *g, const graph_node *n);

@@ -18,17 +18,24 @@ static void data_drop(onnx_model *m) {
     while (m->n_data) qn_release(m->data[--m->n_data]);
 }
 
+static void plans_drop(onnx_model *m) {
+    for (onnx_plan *p = m->plans, *next; p; p = next) {
+        next = p->next;
+        if (p->plan) qn_plan_free(p->plan);
+        heap_free(&m->ctx->heap, p, p->bytes);
+    }
+    m->plans = NULL;
+}
+
 static void model_free(onnx_model *m) {
     heap *h = &m->ctx->heap;
     data_drop(m);
     heap_free(h, m->data, m->cap_data * sizeof *m->data);
-    for (onnx_plan *p = m->plans, *next; p; p = next) {
-        next = p->next;
-        if (p->plan) qn_plan_free(p->plan);
-        heap_free(h, p, p->bytes);
-    }
+    plans_drop(m);
     for (uint32_t i = 0; m->weight && i < m->graph.n_init; i++)
         if (m->weight[i]) qn_release(m->weight[i]);
+    for (uint32_t i = 0; m->fixed && i < m->graph.n_in; i++)
+        if (m->fixed[i]) qn_release(m->fixed[i]);
     if (m->aside) qn_close(m->aside);
     arena_free(&m->a);
     if (m->held) onnx_let_go(m->held);
@@ -60,6 +67,7 @@ static void read_work(void *arg) {
     onnx_model *m = arg;
     onnx_read(m);
     m->weight = arena_zeroed(&m->a, (m->graph.n_init + 1) * sizeof *m->weight);
+    m->fixed = arena_zeroed(&m->a, (m->graph.n_in + 1) * sizeof *m->fixed);
     open_aside(m);
 }
 
@@ -180,7 +188,9 @@ _Static_assert(QN_MAX_RANK == 12, "qn_onnx_value has as many sizes");
 bool qn_onnx_input_at(const qn_onnx *model, int i, qn_onnx_value *out, size_t size) {
     const onnx_model *m = object_of(model, HANDLE_ONNX, "onnx_input_at");
     bool there = m && out && i >= 0 && (uint32_t)i < m->graph.n_in;
-    return there && describe(m, &m->graph.input[i], out, size);
+    if (!there || !describe(m, &m->graph.input[i], out, size)) return false;
+    if (m->fixed[i] && size >= offsetof(qn_onnx_value, shape)) out->optional = true;
+    return true;
 }
 
 bool qn_onnx_output_at(const qn_onnx *model, int i, qn_onnx_value *out, size_t size) {
@@ -201,7 +211,16 @@ int qn_onnx_outputs(const qn_onnx *model) {
 
 bool qn_onnx_depends(const qn_onnx *model) {
     const onnx_model *m = object_of(model, HANDLE_ONNX, "onnx_depends");
-    return m && m->depends;
+    return m && m->reads;
+}
+
+static uint64_t bit_of(uint32_t input) {
+    return 1ull << (input < 63 ? input : 63);
+}
+
+bool qn_onnx_reads(const qn_onnx *model, int i) {
+    const onnx_model *m = object_of(model, HANDLE_ONNX, "onnx_reads");
+    return m && i >= 0 && (uint32_t)i < m->graph.n_in && m->reads & bit_of((uint32_t)i);
 }
 
 bool qn_onnx_operator_at(int i, const char **domain, const char **name, int *first, int *last) {
@@ -246,6 +265,10 @@ static void check_input(const onnx_model *m, const onnx_info *v, qn_tensor *t) {
                         m->path, v->name, i, (long long)qn_dim(t, i), (long long)v->shape[i]);
 }
 
+static int type_of_input(const onnx_info *v, qn_tensor *t) {
+    return v->type ? v->type : onnx_type_like(qn_dtype_of(t));
+}
+
 static void call_work(void *arg) {
     calling *c = arg;
     onnx_model *m = c->m;
@@ -255,14 +278,19 @@ static void call_work(void *arg) {
     for (uint32_t i = 0; i < g->n_in; i++) {
         qn_tensor *t = (int)i < c->n ? c->input[i] : NULL;
         const onnx_info *v = &g->input[i];
+        if (!t && m->fixed[i]) {
+            bool known = qn_context(m->fixed[i]) != m->ctx;
+            in[i] = value_new(&c->run, v->name, m->fixed[i], type_of_input(v, m->fixed[i]), known);
+            continue;
+        }
         if (!t && has_init(m, v->name)) continue;
         if (!t) {
             in[i] = value_new(&c->run, v->name, NULL, 0, false);
             continue;
         }
         check_input(m, v, t);
-        in[i] = value_new(&c->run, v->name, t, v->type ? v->type : onnx_type_like(qn_dtype_of(t)),
-                          false);
+        in[i] = value_new(&c->run, v->name, t, type_of_input(v, t), false);
+        in[i]->follows = bit_of(i);
     }
     run_graph(&c->run, NULL, g, (int)g->n_in, in, out);
     for (int k = 0; k < c->out; k++) {
@@ -318,7 +346,7 @@ static qn_code call_model(onnx_model *m, int n, qn_tensor *const *inputs, int ou
     qn_ctx *qn = m->ctx;
     calling c = {.m = m, .n = n, .out = out, .input = inputs, .output = outputs};
     qn_scope scope = qn_scope_begin(qn), aside = qn_scope_begin(m->aside);
-    m->depends = false;
+    m->reads = 0;
     data_drop(m);
     c.run.model = m;
     arena_open(&c.run.a, &qn->heap);
@@ -343,6 +371,59 @@ qn_code qn_onnx_call(qn_onnx *model, int n, qn_tensor *const *inputs, int m, qn_
     if (!of) return model ? handle_code(model) : QN_ENULL;
     if (!call_fits(of, "onnx_call", n, inputs, m, outputs)) return of->ctx->code;
     return call_model(of, n, inputs, m, outputs);
+}
+
+/* ---- values of inputs ------------------------------------------------------------------------ */
+
+typedef struct fixing {
+    onnx_model *m;
+    uint32_t input;
+    qn_tensor *value, *copy;
+    arena a;
+} fixing;
+
+/* A copy of its own: small ones aside, where shapes are made of them. */
+static void fix_work(void *arg) {
+    fixing *f = arg;
+    onnx_model *m = f->m;
+    qn_tensor *t = f->value;
+    int64_t shape[QN_MAX_RANK];
+    check_input(m, &m->graph.input[f->input], t);
+    int64_t n = qn_numel(t);
+    if (n < 0) raise_error(m->ctx, QN_ESHAPE, "onnx_fix: a size that varies");
+    for (int i = 0; i < qn_rank(t); i++) shape[i] = qn_dim(t, i);
+    size_t size = (size_t)n * qn_dtype_size(qn_dtype_of(t));
+    void *data = arena_alloc(&f->a, size + 1);
+    if (qn_read(t, data, size)) heap_unwind(&m->ctx->heap);
+    qn_ctx *qn = n <= ONNX_KNOWN_MOST ? m->aside : m->ctx;
+    f->copy = qn_from(qn, qn_dtype_of(t), qn_rank(t), shape, data);
+    if (!f->copy) raise_error(m->ctx, QN_ENOMEM, "onnx_fix: no memory for the value");
+    f->copy = qn_keep(f->copy);
+}
+
+qn_code qn_onnx_fix(qn_onnx *model, int i, qn_tensor *value) {
+    onnx_model *m = object_of(model, HANDLE_ONNX, "onnx_fix");
+    if (!m) return model ? handle_code(model) : QN_ENULL;
+    qn_ctx *qn = m->ctx;
+    if (qn->code) return qn->code;
+    if (i < 0 || (uint32_t)i >= m->graph.n_in)
+        return fail(qn, QN_ERANGE, "onnx_fix: %s: input %d of %u", m->path, i, m->graph.n_in);
+    if (value && !handle_is(value, HANDLE_COMPLEX) &&
+        !handle_check(qn, value, HANDLE_TENSOR, "onnx_fix", "value"))
+        return qn->code;
+    fixing f = {.m = m, .input = (uint32_t)i, .value = value};
+    qn_scope scope = qn_scope_begin(qn), aside = qn_scope_begin(m->aside);
+    arena_open(&f.a, &qn->heap);
+    qn_code code = !scope || !aside ? QN_ENOMEM : value ? guarded(qn, fix_work, &f) : QN_OK;
+    arena_free(&f.a);
+    if (aside) qn_scope_end(m->aside, aside);
+    qn_clear_error(m->aside);
+    if (scope) qn_scope_end(qn, scope);
+    if (code) return code;
+    if (m->fixed[i]) qn_release(m->fixed[i]);
+    m->fixed[i] = f.copy;
+    plans_drop(m); /* they have the old value */
+    return QN_OK;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -429,7 +510,7 @@ static qn_code run_first(onnx_model *m, int n, qn_tensor *const *inputs, int out
     qn_scope scope = qn_scope_begin(qn);
     qn_code code = scope ? call_model(m, n, inputs, out, outputs) : qn_error_code(qn);
     onnx_plan *p = NULL;
-    if (code == QN_OK && !m->depends) {
+    if (code == QN_OK && !m->reads) {
         int given = gather(n, inputs, room), made = gather(out, outputs, room + n);
         qn_plan *plan = qn_plan_new(qn, given, room, made, room + n);
         if (!plan && qn_error_code(qn) != QN_ENOMEM) qn_clear_error(qn);

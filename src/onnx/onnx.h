@@ -153,8 +153,9 @@ typedef struct qn_onnx {
     onnx_opset *opset;
     onnx_function *function;
     uint32_t n_opset, cap_opset, n_function, cap_function;
-    bool depends;
+    uint64_t reads;     /* inputs whose values the last call read: as onnx_value.follows */
     qn_tensor **weight; /* of initializer i in ctx, kept; NULL: not used yet */
+    qn_tensor **fixed;  /* by input: its value by qn_onnx_fix, kept, aside where it is small */
     onnx_plan *plans;
     qn_tensor **data; /* what the last call made of numbers, kept */
     uint32_t n_data, cap_data;
@@ -186,9 +187,9 @@ typedef struct onnx_value {
     qn_tensor *t;    /* NULL: absent */
     qn_tensor *copy; /* of a known one in the main context, once it was wanted */
     int type;
-    bool known; /* lies aside */
-    bool fixed; /* follows no input; so does a known one */
-    bool list;  /* a sequence: no tensor, but items */
+    bool known;       /* lies aside */
+    uint64_t follows; /* inputs that it is made of: a bit each, the last for all from 63 on */
+    bool list;        /* a sequence: no tensor, but items */
     int items;
     struct onnx_value **item;
 } onnx_value;
@@ -208,7 +209,8 @@ typedef struct onnx_run {
     onnx_model *model;
     arena a;
     int depth;
-    uint64_t spent; /* of ONNX_STEPS_MOST */
+    uint64_t spent;   /* of ONNX_STEPS_MOST */
+    uint64_t follows; /* of the node that is being recorded: as onnx_value.follows */
 } onnx_run;
 
 /* One node that is being recorded. */
@@ -287,6 +289,7 @@ qn_tensor *op_from_ints(onnx_op *o, int64_t n, const int64_t *v);
 qn_tensor *op_from_floats(onnx_op *o, int rank, const int64_t *shape, const double *v, qn_dtype d);
 qn_tensor *op_cast(onnx_op *o, qn_tensor *x, int from, int to); /* of ONNX types, as Cast has it */
 qn_tensor *op_quantized(onnx_op *o, qn_tensor *x, int to, bool saturate); /* rounded to a type */
+/* One that is not known follows what the node does that is being recorded. */
 onnx_value *value_new(onnx_run *r, const char *name, qn_tensor *t, int type, bool known);
 onnx_value *value_of_tensor(onnx_run *r, const onnx_tensor *t);
 qn_tensor *value_main(onnx_run *r, onnx_value *v); /* in the model's context */

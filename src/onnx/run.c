@@ -36,7 +36,8 @@ QN_NORETURN static void op_failed(const onnx_op *o, const char *otherwise) {
 
 onnx_value *value_new(onnx_run *r, const char *name, qn_tensor *t, int type, bool known) {
     onnx_value *v = arena_zeroed(&r->a, sizeof *v);
-    *v = (onnx_value){.name = name, .t = t, .type = type, .known = known, .fixed = known};
+    *v = (onnx_value){
+        .name = name, .t = t, .type = type, .known = known, .follows = known ? 0 : r->follows};
     return v;
 }
 
@@ -96,7 +97,7 @@ onnx_value *value_of_tensor(onnx_run *r, const onnx_tensor *t) {
     }
     data_kept(m, made);
     onnx_value *v = value_new(r, t->name, made, t->type, small);
-    v->fixed = true;
+    v->follows = 0;
     return v;
 }
 
@@ -134,7 +135,7 @@ static onnx_value *value_of_weight(onnx_run *r, uint32_t i) {
         m->weight[i] = qn_keep(made);
     }
     onnx_value *v = value_new(r, t->name, m->weight[i], t->type, false);
-    v->fixed = true;
+    v->follows = 0;
     return v;
 }
 
@@ -299,7 +300,7 @@ static void *values_as(onnx_op *o, int i, qn_dtype dtype, int *n) {
     *n = 0;
     if (!op_has(o, i)) return NULL;
     onnx_value *v = o->value[i];
-    if (!v->fixed) o->run->model->depends = true;
+    o->run->model->reads |= v->follows;
     qn_tensor *t = v->t;
     if (qn_numel(t) > INT32_MAX) op_fail(o, QN_ERANGE, "input %d is too large to be read", i);
     *n = (int)qn_numel(t);
@@ -428,11 +429,14 @@ static void clear_outputs(onnx_op *o) {
 }
 
 static void record_node(onnx_op *o) {
-    bool known = true, fixed = true;
+    bool known = true;
+    const uint64_t around = o->run->follows;
+    uint64_t follows = 0;
     for (int i = 0; i < o->n_in; i++) {
         known &= !op_has(o, i) || o->value[i]->known;
-        fixed &= !op_has(o, i) || o->value[i]->fixed;
+        if (op_has(o, i)) follows |= o->value[i]->follows;
     }
+    o->run->follows = follows;
     for (int i = 0; i < o->row->least; i++)
         if (i >= o->n_in || (!op_has(o, i) && !o->row->control))
             op_fail(o, QN_EARG, "input %d is missing", i);
@@ -453,10 +457,10 @@ static void record_node(onnx_op *o) {
         onnx_value *v = o->made[k];
         if (!v) {
             v = value_new(o->run, "", o->out[k], o->type[k], known);
-            v->fixed = fixed;
         }
         frame_set(o->frame, o->node->output[k], v);
     }
+    o->run->follows = around;
 }
 
 static const onnx_function *find_function(const onnx_model *m, const onnx_node *n) {
@@ -552,5 +556,6 @@ void run_graph(onnx_run *r, onnx_frame *up, const onnx_graph *g, int n_in, onnx_
         if (!out[i])
             raise_error(m->ctx, QN_EFORMAT, "%s: output \"%.80s\" is not there", m->path,
                         g->output[i].name);
+        r->follows |= out[i]->follows; /* of the node that has the graph */
     }
 }

@@ -3,7 +3,7 @@
  *
  * An integer's sign bit is inverted. Of a float with the sign all bits are, else the sign bit; -0
  * first becomes 0, and NaN the largest key, which also a NaN of all ones has. */
-#include "routine/routine.h"
+#include "routine/order.h"
 
 int order_bits(qn_dtype dtype) {
     return (int)qn_dtype_size(dtype) * 8;
@@ -59,7 +59,7 @@ static inline uint64_t key_of(order o, uint64_t v, bool *same) {
     return v & o.sign ? ~v & ones : v | o.sign;
 }
 
-static inline uint64_t bits_of(order o, uint64_t key) {
+static inline uint64_t element_of(order o, uint64_t key) {
     uint64_t ones = o.sign ? o.sign | (o.sign - 1) : ~0ull;
     if (!o.most) return key ^ o.sign;
     return key & o.sign ? key ^ o.sign : ~key & ones;
@@ -126,7 +126,7 @@ void order_values32(qn_dtype dtype, const uint32_t *key, int64_t n, uint32_t fli
         return;
     }
     for (int64_t i = 0; i < n; i++) {
-        uint64_t v = bits_of(o, key[i] ^ flip);
+        uint64_t v = element_of(o, key[i] ^ flip);
         if (order_bits(dtype) == 8)
             ((uint8_t *)out)[i] = (uint8_t)v;
         else if (order_bits(dtype) == 16)
@@ -138,5 +138,5 @@ void order_values32(qn_dtype dtype, const uint32_t *key, int64_t n, uint32_t fli
 
 void order_values64(qn_dtype dtype, const uint64_t *key, int64_t n, uint64_t flip, void *out) {
     const order o = order_of(dtype);
-    for (int64_t i = 0; i < n; i++) ((uint64_t *)out)[i] = bits_of(o, key[i] ^ flip);
+    for (int64_t i = 0; i < n; i++) ((uint64_t *)out)[i] = element_of(o, key[i] ^ flip);
 }

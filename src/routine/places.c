@@ -1,10 +1,6 @@
 /* places.c - the routines that say where elements are: among sorted ones, or those that are not 0.
  * See graph/routines.h. */
-#include "routine/routine.h"
-
-static const char *row_at(const routine_array *x, int64_t row) {
-    return (const char *)x->data + (size_t)(row * row_length(x)) * qn_dtype_size(x->dtype);
-}
+#include "routine/order.h"
 
 /* ---- search ---------------------------------------------------------------------------------- */
 

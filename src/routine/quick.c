@@ -5,11 +5,12 @@
  * a vector differs between instruction sets: quick16.c is for AVX-512, quick8.c for AVX2. Each is
  * compiled for its own, function by function; where there is neither, nothing is sorted.
  *
- * The sorted row is the same whoever sorts, so nothing depends on the choice. */
-#include "routine/routine.h"
+ * The sorted row is the same whoever sorts, so nothing depends on the choice; an exported program
+ * (ROUTINE_ALONE) does without. */
+#include "routine/order.h"
 
 bool quick_has32(int lanes) {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(ROUTINE_ALONE)
     if (lanes == 16)
         return __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512dq");
@@ -21,7 +22,7 @@ bool quick_has32(int lanes) {
 }
 
 bool quick_sort32(uint32_t *a, uint32_t *spare, int64_t n) {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(ROUTINE_ALONE)
     if (quick_has32(16))
         quick_sort32_by16(a, spare, n);
     else if (quick_has32(8))

@@ -7,7 +7,7 @@
  * (Batcher 1968). */
 #if defined(__x86_64__)
 
-#include "routine/routine.h"
+#include "routine/order.h"
 
 #include <immintrin.h>
 

@@ -10,7 +10,7 @@
  * order lie along lanes, lane after lane, until they are stored by transposing. */
 #if defined(__x86_64__)
 
-#include "routine/routine.h"
+#include "routine/order.h"
 
 #include <immintrin.h>
 

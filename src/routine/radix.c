@@ -7,7 +7,7 @@
  * first put into 2048 parts by their highest digit. Fewer than counting is worth are sorted by
  * insertion in short runs, and these merged; then whole words are compared, so that what is below
  * `low` must be in ascending order where bits above are equal. */
-#include "routine/routine.h"
+#include "routine/order.h"
 
 enum { DIGIT = 11, SMALL_DIGIT = 8, RUN = 12, FEW = 64, MANY = 1 << 12, CACHED = 4 << 20 };
 

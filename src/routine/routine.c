@@ -12,16 +12,6 @@ static const routine_code codes[ROUTINE_COUNT] = {
 #undef X
 };
 
-int64_t row_length(const routine_array *a) {
-    return a->rank ? a->dim[a->rank - 1] : 1;
-}
-
-int64_t row_count(const routine_array *a) {
-    int64_t rows = 1;
-    for (int i = 0; i + 1 < a->rank; i++) rows *= a->dim[i];
-    return rows;
-}
-
 /* A part is worth its thread from some ten microseconds on. */
 size_t routine_scratch(routine_call *c) {
     static const double worth = 20000;

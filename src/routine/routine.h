@@ -10,6 +10,12 @@
 #include "base/base.h"
 #include "graph/graph.h"
 
+/* How functions are seen that are used beyond their file. An exported program, which is one file
+ * and has the text of the routines that it calls (export/routines.c), says `static`. */
+#ifndef ROUTINE_LINK
+#define ROUTINE_LINK
+#endif
+
 typedef struct routine_array {
     qn_dtype dtype;
     int rank;
@@ -44,14 +50,27 @@ typedef struct routine_need {
 
 /* ---- routine.c ------------------------------------------------------------------------------- */
 
+#ifndef ROUTINE_ALONE
 size_t routine_scratch(routine_call *c); /* of all parts, once the sizes are known */
 void routine_run(const routine_call *c);
+#endif
 /* Elements of the last axis, and how many such rows there are. */
-int64_t row_length(const routine_array *a);
-int64_t row_count(const routine_array *a);
+static inline int64_t row_length(const routine_array *a) {
+    return a->rank ? a->dim[a->rank - 1] : 1;
+}
+static inline int64_t row_count(const routine_array *a) {
+    int64_t rows = 1;
+    for (int i = 0; i + 1 < a->rank; i++) rows *= a->dim[i];
+    return rows;
+}
+static inline const char *row_at(const routine_array *a, int64_t row) {
+    return (const char *)a->data + (size_t)(row * row_length(a)) * qn_dtype_size(a->dtype);
+}
 static inline bool routine_wants(const routine_call *c, int result) {
     return c->wanted >> result & 1;
 }
+
+#ifndef ROUTINE_ALONE
 
 /* ---- lapack: a library of others' factors (routine/lapack) ----------------------------------- */
 
@@ -75,36 +94,6 @@ bool lapack_run(const routine_call *c, void *scratch, int64_t which);
 #include "graph/routines.h"
 #undef X
 
-/* ---- order.c: numbers as integers in the same order ------------------------------------------ */
-
-/* Element i of an array as an unsigned integer of its width: these compare as the elements do, -0
- * and 0 being equal, and all NaN equal and the largest. */
-uint64_t order_key(qn_dtype dtype, const void *data, int64_t i);
-int order_bits(qn_dtype dtype); /* of such a key */
-/* n keys; `flip` is exclusive-ored to each: all ones turn the order around. Do all of them say
- * which element it was, bit by bit? And the elements of such keys. */
-bool order_keys32(qn_dtype dtype, const void *data, int64_t n, uint32_t flip, uint32_t *out);
-bool order_keys64(qn_dtype dtype, const void *data, int64_t n, uint64_t flip, uint64_t *out);
-void order_values32(qn_dtype dtype, const uint32_t *key, int64_t n, uint32_t flip, void *out);
-void order_values64(qn_dtype dtype, const uint64_t *key, int64_t n, uint64_t flip, void *out);
-
-/* ---- radix.c: sorting integers --------------------------------------------------------------- */
-
-__extension__ typedef unsigned __int128 uint128;
-
-/* Sort n words by their bits from `low` up to `high`; equal ones stay in their order. `spare` has
- * room for n, too. */
-void radix_sort32(uint32_t *a, uint32_t *spare, int64_t n, int low, int high);
-void radix_sort64(uint64_t *a, uint64_t *spare, int64_t n, int low, int high);
-void radix_sort128(uint128 *a, uint128 *spare, int64_t n, int low, int high);
-/* The same of all 32 bits; false: not here, nothing was done (quick.c). And by vectors of 8 or 16
- * words alone: only on x86-64, where the processor has them. */
-bool quick_sort32(uint32_t *a, uint32_t *spare, int64_t n);
-bool quick_has32(int lanes);
-void quick_sort32_by8(uint32_t *a, uint32_t *spare, int64_t n);
-void quick_sort32_by16(uint32_t *a, uint32_t *spare, int64_t n);
-/* Bring the k that come first in that order to the front, themselves in no order. */
-void radix_select64(uint64_t *a, uint64_t *spare, int64_t n, int64_t k, int low, int high);
-void radix_select128(uint128 *a, uint128 *spare, int64_t n, int64_t k, int low, int high);
+#endif
 
 #endif

@@ -3,7 +3,7 @@
  * Elements become words: keys (order.c), with the place of each behind its key where places are
  * asked for, so that no two words are equal and equal elements keep their order. 32 bits of key and
  * 32 of place are one word of 64; wider keys, and rows of more than 2^32, take 128. */
-#include "routine/routine.h"
+#include "routine/order.h"
 
 /* Elements from which vectors pay; a sample, and elements from which it pays. */
 enum { LEAST_QUICK = 8, SAMPLE = 1024, LEAST_SAMPLED = 8 * SAMPLE };
@@ -21,10 +21,6 @@ static size_t places_bytes(const routine_array *x) {
 
 static double sort_work(const routine_array *x) {
     return 10.0 * (double)row_length(x) * (double)row_count(x);
-}
-
-static const char *row_at(const routine_array *x, int64_t row) {
-    return (const char *)x->data + (size_t)(row * row_length(x)) * qn_dtype_size(x->dtype);
 }
 
 static int64_t *places_at(const routine_array *r, int64_t row) {

@@ -5,7 +5,7 @@
 #include "device_here.h"
 #include "graph/graph.h"
 #include "quern.h"
-#include "routine/routine.h"
+#include "routine/order.h"
 #include "run/run.h"
 #include "test.h"
 

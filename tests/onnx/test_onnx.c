@@ -564,6 +564,53 @@ static void values_that_were_read_are_told_of(void) {
     end(qn);
 }
 
+/* y = x in the shape s, an input. */
+static message reshaping_by_an_input(void) {
+    message g = {.size = 0}, n;
+    put_in(&g, "x", ONNX_FLOAT, 2, (int64_t[]){2, 3});
+    put_in(&g, "s", ONNX_INT64, 1, (int64_t[]){1});
+    put_out(&g, "y", ONNX_FLOAT);
+    n = node("Reshape", "x s", "y");
+    put_node(&g, &n);
+    return whole(&g, 18);
+}
+
+static void inputs_with_a_value_are_known(void) {
+    qn_ctx *qn = begin();
+    message m = reshaping_by_an_input();
+    qn_onnx *model = parsed(qn, &m);
+    qn_onnx_value v;
+    int64_t six = 6;
+    qn_tensor *in[2] = {numbers(qn, 2, (int64_t[]){2, 3}),
+                        qn_from(qn, QN_I64, 1, (int64_t[]){1}, &six)};
+    qn_tensor *y = NULL;
+    CHECK_INT(qn_onnx_call(model, 2, in, 1, &y), QN_OK);
+    CHECK(qn_onnx_depends(model));
+    CHECK(!qn_onnx_reads(model, 0));
+    CHECK(qn_onnx_reads(model, 1));
+    CHECK_INT(qn_onnx_fix(model, 1, in[1]), QN_OK);
+    CHECK(qn_onnx_input_at(model, 1, &v, sizeof v) && v.optional);
+    for (int static_graph = 0; static_graph < 2; static_graph++) {
+        qn_code code =
+            static_graph ? qn_onnx_run(model, 1, in, 1, &y) : qn_onnx_call(model, 1, in, 1, &y);
+        CHECK_INT(code, QN_OK);
+        CHECK(!qn_onnx_depends(model));
+        CHECK_INT(qn_dim(y, 0), 6);
+    }
+    CHECK_INT(qn_onnx_fix(model, 1, NULL), QN_OK);
+    CHECK(qn_onnx_input_at(model, 1, &v, sizeof v) && !v.optional);
+    CHECK(qn_onnx_run(model, 1, in, 1, &y) != QN_OK); /* nor is there a graph of before */
+    qn_clear_error(qn);
+    CHECK_INT(qn_onnx_fix(model, 1, in[0]), QN_EDTYPE);
+    qn_clear_error(qn);
+    CHECK_INT(qn_onnx_fix(model, 2, in[0]), QN_ERANGE);
+    qn_clear_error(qn);
+    CHECK(!qn_onnx_reads(model, 2));
+    CHECK_INT(qn_onnx_fix(NULL, 0, in[0]), QN_ENULL);
+    qn_onnx_close(model);
+    end(qn);
+}
+
 static void operators_are_listed(void) {
     const char *domain, *name;
     int first, last, n = 0;
@@ -614,6 +661,7 @@ int main(int argc, char **argv) {
     RUN(errors_name_node_operator_and_opset);
     RUN(inputs_are_checked);
     RUN(values_that_were_read_are_told_of);
+    RUN(inputs_with_a_value_are_known);
     RUN(operators_are_listed);
     RUN(memory_may_be_out_anywhere);
     return test_end();

@@ -214,7 +214,7 @@ void op_pad(onnx_op *o) {
         o->out[0] = qn_pad(x, both, mode, number);
         return;
     }
-    if (o->value[2]->fixed && qn_dtype_size(qn_dtype_of(x)) < 8) {
+    if (!o->value[2]->follows && qn_dtype_size(qn_dtype_of(x)) < 8) {
         o->out[0] = qn_pad(x, both, mode, op_float(o, 2, 0));
         return;
     }

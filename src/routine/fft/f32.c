@@ -7,3 +7,7 @@
 #define LONG_LANES  8
 #define ROW(name)   name##_f32
 #include "routine/fft/widths.h"
+#undef REAL
+#undef SHORT_LANES
+#undef LONG_LANES
+#undef ROW

@@ -13,7 +13,9 @@ static bool side_by_side(const fft_run *r, size_t real) {
 }
 
 bool fft_has_vectors(void) {
-#ifdef __x86_64__
+#ifdef ROUTINE_PLAIN
+    return false;
+#elif defined(__x86_64__)
     return __builtin_cpu_supports("avx2");
 #else
     return true;

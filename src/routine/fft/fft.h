@@ -28,8 +28,9 @@ typedef struct fft_plan {
     int64_t roots; /* of all passes together */
 } fft_plan;
 /* false: a prime factor is above FFT_LARGEST */
-bool fft_plan_of(fft_plan *p, int64_t n);
-int64_t fft_smooth_above(int64_t n); /* the least length from n on that is quick to compute */
+ROUTINE_LINK bool fft_plan_of(fft_plan *p, int64_t n);
+ROUTINE_LINK int64_t
+fft_smooth_above(int64_t n); /* the least length from n on that is quick to compute */
 
 /* e^(-2 pi i k / n) for all k, as products of two tables: of `fine` ones side by side, and of their
  * multiples. Both are correctly reduced to an eighth of a turn. */
@@ -38,8 +39,8 @@ typedef struct fft_roots {
     int shift;
     const double *fine, *coarse; /* pairs */
 } fft_roots;
-size_t fft_roots_size(int64_t n); /* in doubles */
-fft_roots fft_roots_fill(int64_t n, double *memory);
+ROUTINE_LINK size_t fft_roots_size(int64_t n); /* in doubles */
+ROUTINE_LINK fft_roots fft_roots_fill(int64_t n, double *memory);
 typedef struct fft_root {
     double re, im;
 } fft_root;
@@ -78,10 +79,11 @@ typedef struct fft_run {
     int64_t in_row, out_row; /* numbers from row to row */
 } fft_run;
 
-bool fft_has_vectors(void);
-size_t fft_doubles(const fft_run *r); /* that roots are made from, at the beginning of scratch */
+ROUTINE_LINK bool fft_has_vectors(void);
+ROUTINE_LINK size_t
+fft_doubles(const fft_run *r); /* that roots are made from, at the beginning of scratch */
 /* Rows [from, to). */
-void fft_rows_f32(const fft_run *r, void *scratch, int64_t from, int64_t to);
-void fft_rows_f64(const fft_run *r, void *scratch, int64_t from, int64_t to);
+ROUTINE_LINK void fft_rows_f32(const fft_run *r, void *scratch, int64_t from, int64_t to);
+ROUTINE_LINK void fft_rows_f64(const fft_run *r, void *scratch, int64_t from, int64_t to);
 
 #endif

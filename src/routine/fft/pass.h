@@ -19,9 +19,13 @@ typedef REAL OF(vec)
 typedef struct OF(pair) {
     OF(vec) re, im;
 } OF(pair);
-#define VEC    OF(vec)
-#define PAIR   OF(pair)
+#define VEC  OF(vec)
+#define PAIR OF(pair)
+#ifdef ROUTINE_PLAIN
+#define INLINE static inline
+#else
 #define INLINE TARGET static inline __attribute__((always_inline))
+#endif
 
 INLINE VEC OF(all)(REAL v) {
     return (VEC){0} + v;

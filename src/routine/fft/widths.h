@@ -2,24 +2,24 @@
  * and f64.c, which say REAL, SHORT_LANES, LONG_LANES and ROW. */
 #define TARGET
 #define LANES    1
-#define OF(name) single_##name
+#define OF(name) ROW(single_##name)
 #include "routine/fft/pass.h"
 #undef LANES
 #undef OF
 
-#ifndef __x86_64__
+#if !defined(__x86_64__) && !defined(ROUTINE_PLAIN)
 #define LANES    SHORT_LANES
-#define OF(name) short_##name
+#define OF(name) ROW(short_##name)
 #include "routine/fft/pass.h"
 #undef LANES
 #undef OF
 #endif
 #undef TARGET
 
-#ifdef __x86_64__
+#if defined(__x86_64__) && !defined(ROUTINE_PLAIN)
 #define TARGET   __attribute__((target("avx2")))
 #define LANES    LONG_LANES
-#define OF(name) long_##name
+#define OF(name) ROW(long_##name)
 #include "routine/fft/pass.h"
 #undef LANES
 #undef OF
@@ -38,12 +38,14 @@ typedef struct ROW(width) {
 /* The widest first. */
 static const ROW(width) * ROW(widths)(void) {
     static const ROW(width) all[] = {
-#ifdef __x86_64__
-        {LONG_LANES, long_pass, long_split, long_join, long_apart},
+#ifdef ROUTINE_PLAIN
+        {.lanes = 1, .pass = ROW(single_pass)},
+#elif defined(__x86_64__)
+        {LONG_LANES, ROW(long_pass), ROW(long_split), ROW(long_join), ROW(long_apart)},
 #else
-        {SHORT_LANES, short_pass, short_split, short_join, short_apart},
+        {SHORT_LANES, ROW(short_pass), ROW(short_split), ROW(short_join), ROW(short_apart)},
 #endif
-        {.lanes = 1, .pass = single_pass},
+        {.lanes = 1, .pass = ROW(single_pass)},
     };
     return fft_has_vectors() ? all : all + 1;
 }
