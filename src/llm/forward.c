@@ -508,9 +508,7 @@ static qn_tensor *graph_run(llm *m, qn_plan **plan, llm_kind kind, const pass *p
     return out;
 }
 
-qn_tensor *forward_run(llm *m, llm_kind kind, int64_t n, const int32_t *ids,
-                       const int32_t *targets) {
-    const llm_cache *c = m->now;
+qn_tensor *forward_run(llm *m, const llm_cache *c, llm_kind kind, int64_t n, const int32_t *ids) {
     const int64_t pages = (c->held + n + PAGE - 1) / PAGE;
     int64_t *at = arena_alloc(&m->work, (size_t)n * sizeof *at);
     int32_t *page = arena_alloc(&m->work, (size_t)pages * sizeof *page);
@@ -521,7 +519,7 @@ qn_tensor *forward_run(llm *m, llm_kind kind, int64_t n, const int32_t *ids,
     }
     pages_table(c, pages, page);
     return graph_run(m, &m->graph[kind], kind, &(pass){.m = m, .n = n, .past = c->held},
-                     &(given){ids, targets, page, at, &c->held});
+                     &(given){ids, ids + 1, page, at, &c->held});
 }
 
 int64_t batch_rows(int64_t n) {

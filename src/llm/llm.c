@@ -228,14 +228,46 @@ const int32_t *llm_take_ids(llm *m, const char *call, int64_t n, const int32_t *
     return own;
 }
 
-/* One chunk: the values of the graph's result, `size` bytes, into out. */
-static void chunk_run(llm *m, llm_kind kind, int64_t n, const int32_t *ids, void *out,
-                      size_t size) {
-    pages_room(m, m->now->held + n);
+static bool are_finite(const float *x, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(x[i])) return false;
+    return true;
+}
+
+/* Floats that a graph gives of n tokens. */
+static size_t floats_of(const llm *m, llm_kind kind, int64_t n) {
+    const int64_t each = m->config.size[kind == GRAPH_CHUNK ? DIM_VOCABULARY : DIM_WIDTH];
+    return (size_t)(kind == GRAPH_LOSSES ? n : kind == GRAPH_HIDDEN ? n * each : each);
+}
+
+/* What it gives of tokens behind those of c, into out. */
+static void tokens_run(llm *m, const llm_cache *c, llm_kind kind, int64_t n, const int32_t *ids,
+                       float *out) {
     qn_scope scope = qn_scope_begin(m->ctx);
-    qn_tensor *t = forward_run(m, kind, n, ids, ids + 1);
-    if (qn_read(t, out, size)) heap_unwind(&m->ctx->heap);
+    qn_tensor *t = forward_run(m, c, kind, n, ids);
+    if (qn_read(t, out, floats_of(m, kind, n) * sizeof *out)) heap_unwind(&m->ctx->heap);
     qn_scope_end(m->ctx, scope);
+}
+
+/* All rows of foul pages, by reading any tokens into them. */
+static void pages_wash(llm *m) {
+    int32_t ids[PAGE] = {0}, page;
+    while ((page = pages_foul(m)) != 0) {
+        const int64_t rows = m->context < PAGE ? m->context : PAGE;
+        llm_cache own = {.page = &page, .pages = 1};
+        for (int64_t some; own.held < rows; own.held += some) {
+            some = rows - own.held < m->chunk ? rows - own.held : m->chunk;
+            tokens_run(m, &own, GRAPH_CHUNK, some, ids, m->logits);
+        }
+    }
+}
+
+/* One chunk of the selected cache. */
+static void chunk_run(llm *m, llm_kind kind, int64_t n, const int32_t *ids, float *out) {
+    pages_room(m, m->now->held + n);
+    pages_wash(m);
+    tokens_run(m, m->now, kind, n, ids, out);
+    if (!are_finite(out, floats_of(m, kind, n))) pages_spoil(m, m->now);
 }
 
 static void feed_chunks(llm *m, int64_t n, const int32_t *ids) {
@@ -243,8 +275,7 @@ static void feed_chunks(llm *m, int64_t n, const int32_t *ids) {
     int64_t chunk = m->config.arch->flags & ARCH_EXPERTS ? 1 : m->chunk;
     for (int64_t i = 0, some; i < n; i += some) {
         some = n - i < chunk ? n - i : chunk;
-        chunk_run(m, GRAPH_CHUNK, some, ids + i, m->logits,
-                  (size_t)m->config.size[DIM_VOCABULARY] * sizeof *m->logits);
+        chunk_run(m, GRAPH_CHUNK, some, ids + i, m->logits);
         memmove(m->now->token + m->now->held, ids + i, (size_t)some * sizeof *ids);
         m->now->held += some;
     }
@@ -264,6 +295,7 @@ void llm_feed(llm *m, int64_t n, const int32_t *ids) {
 void llm_feed_batch(llm *m, int64_t n, const int64_t *cache, const int32_t *ids) {
     const size_t row = (size_t)m->config.size[DIM_VOCABULARY] * sizeof *m->batch_logits;
     if (!m->batch_logits) m->batch_logits = arena_alloc(&m->a, BATCH_MOST * row);
+    pages_wash(m);
     qn_scope scope = qn_scope_begin(m->ctx);
     qn_tensor *logits = forward_batch(m, n, cache, ids);
     if (qn_read(logits, m->batch_logits, (size_t)batch_rows(n) * row)) heap_unwind(&m->ctx->heap);
@@ -271,6 +303,8 @@ void llm_feed_batch(llm *m, int64_t n, const int64_t *cache, const int32_t *ids)
     for (int64_t i = 0; i < n; i++) {
         llm_cache *c = &m->cache[cache[i]];
         c->token[c->held++] = ids[i];
+        const size_t most = row / sizeof *m->batch_logits;
+        if (!are_finite(m->batch_logits + (size_t)i * most, most)) pages_spoil(m, c);
     }
 }
 
@@ -351,7 +385,7 @@ static void score_work(void *arg) {
         int64_t room = m->context - m->now->held;
         some = c->n - 1 - i < m->chunk ? c->n - 1 - i : m->chunk;
         if (some > room) some = room;
-        chunk_run(m, GRAPH_LOSSES, some, ids + i, loss, (size_t)some * sizeof *loss);
+        chunk_run(m, GRAPH_LOSSES, some, ids + i, loss);
         for (int64_t k = 0; k < some; k++) c->nll += (double)loss[k];
         m->now->held += some;
     }
@@ -369,8 +403,7 @@ static void embed_work(void *arg) {
     double *sum = arena_zeroed(&m->work, (size_t)width * sizeof *sum);
     for (int64_t some; m->now->held < c->n; m->now->held += some) {
         some = c->n - m->now->held < m->chunk ? c->n - m->now->held : m->chunk;
-        chunk_run(m, GRAPH_HIDDEN, some, ids + m->now->held, row,
-                  (size_t)(some * width) * sizeof *row);
+        chunk_run(m, GRAPH_HIDDEN, some, ids + m->now->held, row);
         for (int64_t k = 0; k < some * width; k++) sum[k % width] += (double)row[k];
     }
     for (int64_t k = 0; k < width; k++) c->out[k] = (float)(sum[k] / (double)c->n);

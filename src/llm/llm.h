@@ -163,6 +163,8 @@ typedef struct llm {
     int32_t *users;         /* how many caches have a page in their tables */
     int32_t *free_page;     /* those that none has, */
     int64_t free_pages;     /* and how many these are */
+    uint8_t *state;         /* of each page: see pages_spoil */
+    int64_t foul;           /* pages that have to be written anew */
     uint64_t steps;         /* so far, for llm_cache.used */
     int64_t context, chunk; /* tokens: most, at once */
     int64_t cache_bits;     /* 32, 16, 8 or 4 */
@@ -222,6 +224,10 @@ void pages_room(llm *m, int64_t rows);
 int64_t pages_own(llm *m);
 /* The selected cache keeps what it has of n tokens, or takes what another one has. */
 void pages_begin(llm *m, int64_t n, const int32_t *ids);
+/* The rows of that cache may be infinite or no numbers: its pages are not read by others any more,
+ * though it be by a weight of 0, before all of their rows have been written anew. */
+void pages_spoil(llm *m, const llm_cache *c);
+int32_t pages_foul(llm *m); /* one that has to be, which counts as done now; 0: there is none */
 void pages_table(const llm_cache *c, int64_t n, int32_t *table);
 int64_t pages_row(const llm_cache *c, int64_t row); /* of the pool */
 
@@ -235,10 +241,9 @@ typedef enum llm_kind {
     GRAPH_BATCH
 } llm_kind;
 void speeds_make(llm *m, const float *factors);
-/* Read n tokens, of a chunk at most, behind `held`; the result, of the caller's scope. targets: of
- * GRAPH_LOSSES. Raises. */
-qn_tensor *forward_run(llm *m, llm_kind kind, int64_t n, const int32_t *ids,
-                       const int32_t *targets);
+/* Read n tokens, of a chunk at most, behind those of that cache; the result, of the caller's scope.
+ * Of GRAPH_LOSSES each token's target is the next one, and ids are one more. Raises. */
+qn_tensor *forward_run(llm *m, const llm_cache *c, llm_kind kind, int64_t n, const int32_t *ids);
 int64_t batch_rows(int64_t n); /* of n tokens: a power of two */
 /* As llm_feed_batch: logits [batch_rows(n), vocabulary]. Raises. */
 qn_tensor *forward_batch(llm *m, int64_t n, const int64_t *cache, const int32_t *ids);

@@ -18,10 +18,13 @@
  * that are shorter than others are filled up with it.
  *
  * What a page holds of rows that no text has read is what was there before, zeros or another text's
- * rows. They are read, too, and weighed by 0. */
+ * rows. They are read, too, and weighed by 0. What is infinite or no number does not become 0 so:
+ * pages of a text whose numbers were (pages_spoil) are written anew when it has left them. */
 #include "llm/llm.h"
 
 #include "llm/generation.h"
+
+enum { SOUND, SPOILED, FOUL }; /* foul: spoiled, and nobody's */
 
 static int64_t pages_of(int64_t rows) {
     return (rows + PAGE - 1) / PAGE;
@@ -29,6 +32,7 @@ static int64_t pages_of(int64_t rows) {
 
 void pages_open(llm *m) {
     m->users = arena_zeroed(&m->a, (size_t)(m->pages + 1) * sizeof *m->users);
+    m->state = arena_zeroed(&m->a, (size_t)(m->pages + 1) * sizeof *m->state);
     m->free_page = arena_alloc(&m->a, (size_t)m->pages * sizeof *m->free_page);
     for (int64_t i = 0; i < m->pages; i++) m->free_page[i] = (int32_t)(m->pages - i);
     m->free_pages = m->pages;
@@ -40,7 +44,25 @@ void pages_open(llm *m) {
 }
 
 static void page_leave(llm *m, int32_t page) {
-    if (!--m->users[page]) m->free_page[m->free_pages++] = page;
+    if (--m->users[page]) return;
+    m->free_page[m->free_pages++] = page;
+    if (m->state[page] != SPOILED) return;
+    m->state[page] = FOUL;
+    m->foul++;
+}
+
+void pages_spoil(llm *m, const llm_cache *c) {
+    for (int64_t i = 0; i < c->pages; i++) m->state[c->page[i]] = SPOILED;
+}
+
+int32_t pages_foul(llm *m) {
+    for (int32_t i = 1; m->foul && i <= m->pages; i++) {
+        if (m->state[i] != FOUL) continue;
+        m->state[i] = SOUND;
+        m->foul--;
+        return i;
+    }
+    return 0;
 }
 
 void pages_trim(llm *m, llm_cache *c) {
@@ -96,7 +118,8 @@ void pages_room(llm *m, int64_t rows) {
 int64_t pages_own(llm *m) {
     llm_cache *c = m->now;
     const int64_t last = c->held / PAGE, held = c->held;
-    if (held % PAGE == 0 || m->users[c->page[last]] == 1) return 0;
+    if (held % PAGE == 0) return 0;
+    if (m->users[c->page[last]] == 1 && m->state[c->page[last]] == SOUND) return 0;
     const int32_t page = page_take(m, c);
     if (!page) none_left(m, held + 1);
     page_leave(m, c->page[last]);

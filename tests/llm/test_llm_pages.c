@@ -59,6 +59,49 @@ static void logits_are_those_of(const model *x, int64_t n, const int32_t *ids) {
     model_close(&alone);
 }
 
+enum { BROKEN = 256 }; /* a token of which no number is finite, in broken_open's */
+
+static void broken_open(model *x, int64_t bits) {
+    x->qn = qn_open(NULL);
+    tiny_make(&x->t, false, 7);
+    for (int i = 0; i < T_WIDTH; i++) x->t.m[0].data[BROKEN * T_WIDTH + i] = INFINITY;
+    tiny_file f = tiny_gguf(&x->t, NULL, x->qn);
+    const char *path = in_folder("broken.gguf");
+    tiny_write(path, f.data, f.n);
+    free(f.data);
+    x->m = qn_llm_open(x->qn, path,
+                       &QN_LLM_OPTIONS(.context = CONTEXT, .chunk = CHUNK, .caches = 3,
+                                       .cache_bits = bits, .pool = 2 * CONTEXT));
+}
+
+/* What a page held before is weighed by 0, which makes nothing of what is no number: other texts,
+ * and the same one without the token, are what they are. */
+static void what_is_no_number_stays_in_its_text(void) {
+    static int32_t ids[CONTEXT];
+    const int32_t broken = BROKEN;
+    const float *logits = NULL;
+    for (int64_t bits = 32; bits >= 8; bits /= 2) {
+        model x;
+        broken_open(&x, bits);
+        ids_of(LONG, 5, ids);
+        for (int64_t where = 0; where < 2; where++) {
+            feed(&x, 0, where * 40, ids);
+            CHECK_INT(qn_llm_feed(x.m, 1, &broken, &logits), QN_OK);
+            CHECK(logits && isnan(logits[0]));
+            feed(&x, 0, 70, ids);
+            CHECK_INT(qn_llm_rewind(x.m, where * 40), QN_OK);
+            for (int64_t i = 40; where && i < 50; i++) feed(&x, 0, 1, ids + i);
+            if (bits == 32 && where) logits_are_those_of(&x, 50, ids);
+            CHECK_INT(qn_llm_rewind(x.m, 0), QN_OK);
+            feed(&x, 1 + where, LONG, ids);
+            CHECK_INT(qn_llm_feed(x.m, 0, NULL, &logits), QN_OK);
+            for (int i = 0; logits && i < T_VOCABULARY; i++) CHECK(isfinite(logits[i]));
+            if (bits == 32) logits_are_those_of(&x, LONG, ids);
+        }
+        model_close(&x);
+    }
+}
+
 /* Texts that grow by turns lie in each other's gaps. */
 static void texts_lie_in_pages_of_any_order(void) {
     static int32_t ids[3][CONTEXT];
@@ -224,6 +267,7 @@ int main(int argc, char **argv) {
     test_begin(argc, argv);
     if (!folder_make()) return 1;
     RUN(texts_lie_in_pages_of_any_order);
+    RUN(what_is_no_number_stays_in_its_text);
     RUN(what_texts_begin_with_is_there_once);
     RUN(a_shared_page_is_not_written);
     RUN(a_pool_can_be_used_up);
