@@ -50,8 +50,9 @@ typedef struct qn_llm_options {
                    * are */
     const qn_llm_adapter *adapter;
     int64_t pool; /* tokens that all caches hold together, each page of 32 given to the text that
-                   * needs it; what texts have in common at their beginning is there once. 0: as
-                   * many as each of them can hold */
+                   * needs it; what texts have in common at their beginning is there once. Where
+                   * none is free, texts that were made and are over are forgotten, the longest over
+                   * first. 0: as many as each of them can hold */
 } qn_llm_options;
 #define QN_LLM_OPTIONS(...) QN_STRUCT(qn_llm_options, __VA_ARGS__)
 

@@ -244,7 +244,7 @@ qn_code generation_begin(llm *m, const char *call, int64_t n, const int32_t *ids
     arena_open(&g->scratch, &m->ctx->heap);
     qn_code code = llm_call(m, begin_work, g);
     generation *before = code ? g : m->now->going;
-    if (!code) m->now->going = g;
+    if (!code) m->now->going = g, m->now->fed = false;
     generation_free(before);
     return code;
 }

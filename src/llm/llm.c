@@ -228,6 +228,8 @@ const int32_t *llm_take_ids(llm *m, const char *call, int64_t n, const int32_t *
     return own;
 }
 
+enum { WASHES = 8 };
+
 static bool are_finite(const float *x, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (!isfinite(x[i])) return false;
@@ -249,16 +251,26 @@ static void tokens_run(llm *m, const llm_cache *c, llm_kind kind, int64_t n, con
     qn_scope_end(m->ctx, scope);
 }
 
-/* All rows of foul pages, by reading any tokens into them. */
+/* All rows of a page, by reading a token into them: are they finite? The last one sees them all. */
+static bool page_wash(llm *m, int32_t page, int32_t id) {
+    int32_t ids[PAGE];
+    const int64_t rows = m->context < PAGE ? m->context : PAGE;
+    llm_cache own = {.page = &page, .pages = 1};
+    for (int i = 0; i < PAGE; i++) ids[i] = id;
+    for (int64_t some; own.held < rows; own.held += some) {
+        some = rows - own.held < m->chunk ? rows - own.held : m->chunk;
+        tokens_run(m, &own, GRAPH_CHUNK, some, ids, m->logits);
+    }
+    return are_finite(m->logits, floats_of(m, GRAPH_CHUNK, 1));
+}
+
+/* Foul pages, by the first token that will do; where none of the first few does the model is to
+ * blame. */
 static void pages_wash(llm *m) {
-    int32_t ids[PAGE] = {0}, page;
-    while ((page = pages_foul(m)) != 0) {
-        const int64_t rows = m->context < PAGE ? m->context : PAGE;
-        llm_cache own = {.page = &page, .pages = 1};
-        for (int64_t some; own.held < rows; own.held += some) {
-            some = rows - own.held < m->chunk ? rows - own.held : m->chunk;
-            tokens_run(m, &own, GRAPH_CHUNK, some, ids, m->logits);
-        }
+    for (int32_t page; (page = pages_foul(m)) != 0; pages_clean(m, page)) {
+        int32_t id = 0;
+        while (!page_wash(m, page, id) && id < WASHES && id + 1 < m->config.size[DIM_VOCABULARY])
+            id++;
     }
 }
 
@@ -337,6 +349,8 @@ qn_code qn_llm_feed(qn_llm *known, int64_t n, const int32_t *ids, const float **
     feed_call c = {.m = m, .n = n, .ids = ids, .wants = logits != NULL};
     qn_code code = llm_call(m, feed_work, &c);
     if (code) m->now->held = held < m->now->whole ? held : m->now->whole;
+    if (code) pages_trim(m, m->now);
+    m->now->whole = INT64_MAX;
     if (!code && logits) *logits = m->logits;
     return code;
 }
@@ -370,6 +384,7 @@ qn_code qn_llm_select(qn_llm *known, int64_t cache) {
 }
 
 void llm_writes(llm *m) {
+    m->now->fed = true;
     if (m->now->going) generation_over(m->now->going);
 }
 

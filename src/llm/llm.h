@@ -143,6 +143,7 @@ typedef struct llm_cache {
     int64_t whole;            /* of the tokens, those whose rows are there until others are read */
     uint64_t used;            /* when it last took some */
     struct generation *going; /* or NULL; it may be over */
+    bool fed;                 /* the caller has read or rewound it since, so it is not forgotten */
 } llm_cache;
 
 typedef struct llm {
@@ -227,7 +228,8 @@ void pages_begin(llm *m, int64_t n, const int32_t *ids);
 /* The rows of that cache may be infinite or no numbers: its pages are not read by others any more,
  * though it be by a weight of 0, before all of their rows have been written anew. */
 void pages_spoil(llm *m, const llm_cache *c);
-int32_t pages_foul(llm *m); /* one that has to be, which counts as done now; 0: there is none */
+int32_t pages_foul(const llm *m);       /* one that has to be; 0: there is none */
+void pages_clean(llm *m, int32_t page); /* it has been */
 void pages_table(const llm_cache *c, int64_t n, int32_t *table);
 int64_t pages_row(const llm_cache *c, int64_t row); /* of the pool */
 

@@ -14,8 +14,8 @@
  *     has to be copied.
  *
  * Where the pool is used up, texts that are over are forgotten, the one first that has been over
- * for longest. Page 0 is nobody's: in it a batch writes the rows of its empty places, and tables
- * that are shorter than others are filled up with it.
+ * for longest. Page 0 is nobody's: in it a batch writes the rows of its empty places. Tables that
+ * are shorter than others are filled up with a page of their own text.
  *
  * What a page holds of rows that no text has read is what was there before, zeros or another text's
  * rows. They are read, too, and weighed by 0. What is infinite or no number does not become 0 so:
@@ -55,14 +55,15 @@ void pages_spoil(llm *m, const llm_cache *c) {
     for (int64_t i = 0; i < c->pages; i++) m->state[c->page[i]] = SPOILED;
 }
 
-int32_t pages_foul(llm *m) {
-    for (int32_t i = 1; m->foul && i <= m->pages; i++) {
-        if (m->state[i] != FOUL) continue;
-        m->state[i] = SOUND;
-        m->foul--;
-        return i;
-    }
+int32_t pages_foul(const llm *m) {
+    for (int32_t i = 1; m->foul && i <= m->pages; i++)
+        if (m->state[i] == FOUL) return i;
     return 0;
+}
+
+void pages_clean(llm *m, int32_t page) {
+    m->state[page] = SOUND;
+    m->foul--;
 }
 
 void pages_trim(llm *m, llm_cache *c) {
@@ -74,7 +75,7 @@ static llm_cache *oldest_over(llm *m, const llm_cache *but) {
     llm_cache *oldest = NULL;
     for (int64_t i = 0; i < m->caches; i++) {
         llm_cache *c = &m->cache[i];
-        if (c == but || !c->pages || !c->going || !c->going->over) continue;
+        if (c == but || c->fed || !c->pages || !c->going || !c->going->over) continue;
         if (!oldest || c->used < oldest->used) oldest = c;
     }
     return oldest;
@@ -94,13 +95,13 @@ static int32_t page_take(llm *m, const llm_cache *c) {
 }
 
 bool pages_take(llm *m, llm_cache *c, int64_t rows) {
+    const int64_t before = c->pages;
+    int32_t page = 1;
     c->used = ++m->steps;
-    while (c->pages < pages_of(rows)) {
-        const int32_t page = page_take(m, c);
-        if (!page) return false;
-        c->page[c->pages++] = page;
-    }
-    return true;
+    while (page && c->pages < pages_of(rows))
+        if ((page = page_take(m, c)) != 0) c->page[c->pages++] = page;
+    while (!page && c->pages > before) page_leave(m, c->page[--c->pages]);
+    return page != 0;
 }
 
 QN_COLD QN_NORETURN static void none_left(const llm *m, int64_t rows) {
@@ -118,12 +119,14 @@ void pages_room(llm *m, int64_t rows) {
 int64_t pages_own(llm *m) {
     llm_cache *c = m->now;
     const int64_t last = c->held / PAGE, held = c->held;
-    if (held % PAGE == 0) return 0;
-    if (m->users[c->page[last]] == 1 && m->state[c->page[last]] == SOUND) return 0;
-    const int32_t page = page_take(m, c);
-    if (!page) none_left(m, held + 1);
-    page_leave(m, c->page[last]);
-    c->page[last] = page;
+    const int32_t page = c->page[last];
+    const bool sole = m->users[page] == 1;
+    if (sole && m->state[page] != SPOILED) return 0;
+    if (sole) page_leave(m, page); /* one is free then, if only that */
+    const int32_t own = page_take(m, c);
+    if (!own) none_left(m, held + 1);
+    if (!sole) page_leave(m, page);
+    c->page[last] = own;
     c->held = c->whole = last * PAGE;
     return held - c->held;
 }
@@ -138,6 +141,7 @@ static int64_t begins_with(const llm_cache *c, int64_t n, const int32_t *ids) {
 void pages_begin(llm *m, int64_t n, const int32_t *ids) {
     llm_cache *c = m->now, *from = NULL;
     c->held = begins_with(c, n, ids);
+    c->whole = INT64_MAX;
     int64_t most = c->held;
     for (int64_t i = 0; i < m->caches; i++) {
         const int64_t full = begins_with(&m->cache[i], n, ids) / PAGE * PAGE;
@@ -156,7 +160,7 @@ void pages_begin(llm *m, int64_t n, const int32_t *ids) {
 }
 
 void pages_table(const llm_cache *c, int64_t n, int32_t *table) {
-    for (int64_t i = 0; i < n; i++) table[i] = i < c->pages ? c->page[i] : 0;
+    for (int64_t i = 0; i < n; i++) table[i] = c->page[i < c->pages ? i : 0];
 }
 
 int64_t pages_row(const llm_cache *c, int64_t row) {

@@ -151,8 +151,9 @@ static qn_code rows_add(together *t, int64_t room) {
     return QN_OK;
 }
 
-/* Experts are each token's own, so rows would share no matrix of theirs. And a row of a batch is
- * not multiplied by bytes, so where that is wanted a guess would change the text. */
+/* Experts are each token's own, so rows would share no matrix of theirs. By bytes
+ * a last bit, which rows of a batch may differ by, makes another byte of a number now and then: a
+ * guess would change the text. */
 static qn_code steps(llm *m, int64_t n, llm_cache *const *caches) {
     const bool apart = m->config.arch->flags & ARCH_EXPERTS;
     const int64_t room = apart || m->int8 || n > BATCH_MOST ? 0 : BATCH_MOST / n - 1;

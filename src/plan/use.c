@@ -8,8 +8,9 @@
 #include "plan/fuse.h"
 
 enum {
-    PAIR = 2,          /* additions in a vector operation */
-    MOST_IN_BLOCK = 32 /* elements of a block with one scale */
+    PAIR = 2,           /* additions in a vector operation */
+    MOST_IN_BLOCK = 32, /* elements of a block with one scale */
+    SEEN = 256          /* nodes that a sum is made of, which are looked at */
 };
 
 /* ---- small questions ------------------------------------------------------------------------- */
@@ -130,6 +131,25 @@ static bool is_float_sum(const graph_node *x) {
            dtype_is_float(x->dtype);
 }
 
+/* Is n made by element of bytes in memory? Looks at so many nodes. */
+static bool reads_bytes(const fuse *fu, node_id n, int *left) {
+    const graph_node *x = node_at(fu->g, n);
+    if (--*left < 0) return false;
+    if (node_is_memory(x)) return x->dtype == QN_U8 || x->dtype == QN_I8;
+    int c = op_rows[x->op].class_;
+    if (c != CLASS_ELEM && c != CLASS_MOVE && c != CLASS_REDUCE) return false;
+    for (int i = 0; i < x->sources; i++)
+        if (reads_bytes(fu, x->src[i], left)) return true;
+    return false;
+}
+
+/* Is n a float sum of block products, or of a term a group, which are made of a block's bytes? */
+static bool is_of_blocks(const fuse *fu, node_id n) {
+    int left = SEEN;
+    return is_float_sum(node_at(fu->g, n)) &&
+           (fuse_info(fu, n)->products || reads_bytes(fu, n, &left));
+}
+
 /* Are there several rows of x: is it more than its last axis? */
 static bool has_rows(const fuse *fu, const graph_node *x) {
     int rank;
@@ -156,7 +176,7 @@ void fuse_mark_blocks(fuse *fu, node_id n) {
                                                    : most;
     int sums = 0;
     for (int i = 0; c == CLASS_ELEM && added && i < x->sources; i++) {
-        if (!is_float_sum(node_at(fu->g, x->src[i]))) continue;
+        if (!is_of_blocks(fu, x->src[i])) continue;
         fuse_info(fu, x->src[i])->adds_blocks = true;
         sums++;
     }

@@ -192,7 +192,7 @@ qn_tensor *quant_rounded(qn_tensor *x, int64_t blocks, qn_tensor **scales) {
  * takes to load words that lie apart, and scale less often; two lanes of a group, and no fewer, for
  * such words lie together, and while whole vectors fill the row. */
 static int64_t span_of(const product_type *t, int64_t rows, int64_t deep) {
-    int64_t lanes = deep / t->words / WORD, span = rows > 1 ? t->lanes / t->groups / 2 : 1;
+    int64_t lanes = deep / t->words / WORD, span = rows != 1 ? t->lanes / t->groups / 2 : 1;
     while (span > 1 && lanes / span % WIDEST) span /= 2;
     return span > 1 ? span : 1;
 }
@@ -207,13 +207,15 @@ static qn_tensor *lanes_of(qn_tensor *x) {
 /* The sums of several rows are taken of what weights are raised to, and what is too much is taken
  * off with the least values, of a group each. */
 static bool takes_off(const product_type *t, int64_t rows) {
-    return t->least || (t->more && rows > 1);
+    return t->least || (t->more && rows != 1);
 }
 
 quant_rows quant_rows_of(qn_tensor *x, int type) {
     const product_type *t = find(type);
     quant_rows r = {0};
-    int64_t rows = x ? qn_dim(x, 0) : 0, deep = x ? qn_dim(x, 1) : 0, span = span_of(t, rows, deep);
+    int64_t rows = x ? qn_dim(x, 0) : 0, deep = x ? qn_dim(x, 1) : 0;
+    if (deep < BLOCK) return r;
+    int64_t span = span_of(t, rows, deep);
     int64_t blocks = deep / BLOCK, times = t->groups * BLOCK / elements_of(t);
     int64_t lanes = deep / t->words / WORD / span, each = lanes / blocks / times;
     qn_tensor *q = quant_rounded(x, blocks, &r.scales);
@@ -240,7 +242,7 @@ static qn_tensor *taken_off(const quant_rows *r, qn_tensor *blocks, int64_t n,
     int64_t m = qn_dim(r->sums, 0), groups = qn_dim(r->sums, 1) * qn_dim(r->sums, 2);
     int64_t count = groups / t->groups;
     qn_tensor *l = t->least ? t->least(blocks) : NULL;
-    if (t->more && m > 1) {
+    if (t->more && m != 1) {
         qn_tensor *more = t->scale(blocks);
         more = qn_mul(more, qn_like(more, t->more));
         l = l ? qn_add(l, more) : more;

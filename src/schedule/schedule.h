@@ -323,10 +323,10 @@ int schedule_across(scheduler *m, const loop_chain *c);
  * do their head's values? Then lanes go across these, not along the sum. */
 bool schedule_reduces_columns(scheduler *m, const loop_chain *c, int64_t trips);
 /* How many rows are reduced at a time. */
+int schedule_rows_at_once(scheduler *m, stmt_id body);
 /* A loop inside a row, `rows` rows at a time, vectorized along itself; *streamed: has one before it
  * streamed from memory? */
 void schedule_row_loop(scheduler *m, loop_h loop, int rows, bool *streamed);
-int schedule_rows_at_once(scheduler *m, stmt_id body);
 
 /* Rows of schedulers.h. */
 bool schedule_reduction(scheduler *m, stmt_id loop);
@@ -453,6 +453,9 @@ int64_t schedule_panel_width(kernel *k, const machine *limits, int arg);
 
 bool schedule_depthwise(scheduler *m,
                         stmt_id loop); /* a depthwise convolution; false: it is none */
+/* Stage once an iteration of `root`, in the order of the lanes, what lanes gather from strided
+ * memory independently of inner loops (the weights of a depthwise convolution). */
+void schedule_gather_once(scheduler *m, loop_h root, loop_h lanes);
 
 /* ---- across.c -------------------------------------------------------------------------------- */
 
@@ -496,9 +499,6 @@ int64_t schedule_convolution_panel(scheduler *m, stmt_id loop, int arg);
 /* Put the loops of a lowered convolution's sum in the order in which it is to be added up: so is
  * the image read that is copied with its edges. Before schedule_group_sums. */
 void schedule_order_sum(kernel *k, const machine *limits);
-/* Stage once an iteration of `root`, in the order of the lanes, what lanes gather from strided
- * memory independently of inner loops (the weights of a depthwise convolution). */
-void schedule_gather_once(scheduler *m, loop_h root, loop_h lanes);
 
 /* ---- proposals.c ----------------------------------------------------------------------------- */
 

@@ -59,19 +59,18 @@ static void logits_are_those_of(const model *x, int64_t n, const int32_t *ids) {
     model_close(&alone);
 }
 
-enum { BROKEN = 256 }; /* a token of which no number is finite, in broken_open's */
+enum { BROKEN = 256 };
 
-static void broken_open(model *x, int64_t bits) {
+/* A model of which one token has no number that is finite. */
+static void broken_open(model *x, int token, const qn_llm_options *o) {
     x->qn = qn_open(NULL);
     tiny_make(&x->t, false, 7);
-    for (int i = 0; i < T_WIDTH; i++) x->t.m[0].data[BROKEN * T_WIDTH + i] = INFINITY;
+    for (int i = 0; i < T_WIDTH; i++) x->t.m[0].data[token * T_WIDTH + i] = INFINITY;
     tiny_file f = tiny_gguf(&x->t, NULL, x->qn);
     const char *path = in_folder("broken.gguf");
     tiny_write(path, f.data, f.n);
     free(f.data);
-    x->m = qn_llm_open(x->qn, path,
-                       &QN_LLM_OPTIONS(.context = CONTEXT, .chunk = CHUNK, .caches = 3,
-                                       .cache_bits = bits, .pool = 2 * CONTEXT));
+    x->m = qn_llm_open(x->qn, path, o);
 }
 
 /* What a page held before is weighed by 0, which makes nothing of what is no number: other texts,
@@ -82,7 +81,9 @@ static void what_is_no_number_stays_in_its_text(void) {
     const float *logits = NULL;
     for (int64_t bits = 32; bits >= 8; bits /= 2) {
         model x;
-        broken_open(&x, bits);
+        broken_open(&x, BROKEN,
+                    &QN_LLM_OPTIONS(.context = CONTEXT, .chunk = CHUNK, .caches = 3,
+                                    .cache_bits = bits, .pool = 2 * CONTEXT));
         ids_of(LONG, 5, ids);
         for (int64_t where = 0; where < 2; where++) {
             feed(&x, 0, where * 40, ids);
@@ -100,6 +101,92 @@ static void what_is_no_number_stays_in_its_text(void) {
         }
         model_close(&x);
     }
+}
+
+/* Where there is no other page, and behind a whole number of pages. */
+static void a_spoiled_page_is_its_own_successor(void) {
+    static int32_t ids[CONTEXT];
+    const int32_t broken = BROKEN;
+    const float *logits = NULL;
+    model x;
+    broken_open(&x, BROKEN, &QN_LLM_OPTIONS(.context = 2 * PAGE, .chunk = CHUNK));
+    ids_of(CONTEXT, 5, ids);
+    feed(&x, 0, 33, ids);
+    feed(&x, 0, 1, &broken);
+    CHECK_INT(qn_llm_rewind(x.m, 33), QN_OK);
+    logits_are_those_of(&x, 33, ids);
+    feed(&x, 0, 17, ids + 33);
+    feed(&x, 0, 1, &broken);
+    CHECK_INT(qn_llm_rewind(x.m, 50), QN_OK);
+    CHECK_INT(qn_llm_feed(x.m, 1, ids + 50, &logits), QN_OK);
+    logits_are_those_of(&x, 51, ids);
+    model_close(&x);
+}
+
+/* Empty places of a batch read token 0, and so does what writes a page anew, at first. */
+static void a_broken_first_token_is_nobody_elses(void) {
+    static int32_t ids[CONTEXT];
+    static const int64_t lengths[3] = {5, 40, 80};
+    static const int64_t caches[3] = {0, 1, 2};
+    const int32_t broken = 0;
+    qn_llm_progress p[3];
+    model x;
+    broken_open(&x, 0, &QN_LLM_OPTIONS(.context = CONTEXT, .chunk = CHUNK, .caches = 3));
+    ids_of(CONTEXT, 5, ids);
+    for (int i = 0; i < CONTEXT; i++) ids[i] += !ids[i];
+    feed(&x, 0, 1, &broken);
+    CHECK_INT(qn_llm_rewind(x.m, 0), QN_OK);
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(qn_llm_select(x.m, i), QN_OK);
+        CHECK_INT(qn_llm_begin(x.m, lengths[i], ids, &QN_LLM_GENERATE(.most = 20)), QN_OK);
+    }
+    for (int step = 0; step < 12; step++) {
+        CHECK_INT(qn_llm_step_many(x.m, 3, caches, p, sizeof p[0]), QN_OK);
+        for (int i = 0; i < 3; i++) CHECK(p[i].state != QN_LLM_FAILED);
+        if (p[0].state == QN_LLM_ENDED) break;
+    }
+    model_close(&x);
+}
+
+/* What is refused gives back what it took, and what the caller fed stays. */
+static void feeding_keeps_to_its_pages(void) {
+    static int32_t ids[CONTEXT], other[CONTEXT];
+    model x;
+    ids_of(CONTEXT, 5, ids);
+    ids_of(CONTEXT, 6, other);
+    model_open(&x, 3, 4 * PAGE, 32);
+    tiny_refused(x.qn, qn_llm_feed(x.m, 140, ids, NULL), QN_ERANGE, "5 pages");
+    CHECK_INT(used(&x), 0);
+    feed(&x, 1, 10, ids);
+    logits_are_those_of(&x, 10, ids);
+    CHECK_INT(qn_llm_rewind(x.m, 0), QN_OK);
+    CHECK_INT(qn_llm_select(x.m, 0), QN_OK);
+    CHECK_INT(qn_llm_generate(x.m, 20, ids, &QN_LLM_GENERATE(.most = 4, .ignore_end = true), NULL),
+              4);
+    feed(&x, 0, 30, ids + 20);
+    const int64_t held = qn_llm_read(x.m, NULL);
+    CHECK_INT(qn_llm_select(x.m, 1), QN_OK);
+    tiny_refused(x.qn, qn_llm_feed(x.m, 100, other, NULL), QN_ERANGE, "4 pages");
+    CHECK_INT(qn_llm_select(x.m, 0), QN_OK);
+    CHECK_INT(qn_llm_read(x.m, NULL), held);
+    model_close(&x);
+}
+
+/* A text that looks at its last token's logits again writes to no page of another one. */
+static void logits_again_leave_other_texts(void) {
+    static int32_t ids[CONTEXT];
+    model x;
+    ids_of(CONTEXT, 5, ids);
+    model_open(&x, 2, 0, 32);
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(qn_llm_select(x.m, i), QN_OK);
+        CHECK_INT(qn_llm_generate(x.m, LONG, ids, &QN_LLM_GENERATE(.most = 1), NULL), 1);
+    }
+    const int64_t before = used(&x);
+    CHECK_INT(qn_llm_rewind(x.m, 33), QN_OK);
+    logits_are_those_of(&x, 33, ids);
+    CHECK_INT(used(&x), before); /* one of its own for one that was shared */
+    model_close(&x);
 }
 
 /* Texts that grow by turns lie in each other's gaps. */
@@ -268,6 +355,10 @@ int main(int argc, char **argv) {
     if (!folder_make()) return 1;
     RUN(texts_lie_in_pages_of_any_order);
     RUN(what_is_no_number_stays_in_its_text);
+    RUN(a_spoiled_page_is_its_own_successor);
+    RUN(a_broken_first_token_is_nobody_elses);
+    RUN(feeding_keeps_to_its_pages);
+    RUN(logits_again_leave_other_texts);
     RUN(what_texts_begin_with_is_there_once);
     RUN(a_shared_page_is_not_written);
     RUN(a_pool_can_be_used_up);

@@ -206,7 +206,11 @@ bool schedule_block_dots_shared(scheduler *m, loop_chain *c, block_loops *l) {
     if (!schedule_is_block_dots(m, c, &d)) return false;
     const ir_grouping g = ir_m(m->k, d.sum)->sum;
     if (g.lanes < 2 || g.chains > 1) return false;
-    if (!merge_row(m, c) || !schedule_pad(m, c->loop[0], g.lanes)) return false;
+    step_mark mark = steps_mark(m);
+    if (!merge_row(m, c) || !schedule_pad(m, c->loop[0], g.lanes)) {
+        steps_back(m, &mark);
+        return false;
+    }
     loop2 vector = step_split(m, c->loop[0], g.lanes, "w", "v");
     int64_t group = group_of(m, d.use, vector.inner); /* so many share a vector of scales */
     if (trips_of(m, vector.outer) % group) group = 1;

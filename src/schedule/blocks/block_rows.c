@@ -79,7 +79,11 @@ bool schedule_block_rows(scheduler *m, stmt_id loop) {
         return false;
     if (!sym_is_const(m->k->syms, extent_of(m, c.loop[0]), &exact)) return false;
     int64_t rows = choose_rows(m, c.loop[0]);
-    if (!schedule_pad(m, c.loop[0], rows) || !row_loops(m, c.body, &dots)) return false;
+    step_mark mark = steps_mark(m);
+    if (!schedule_pad(m, c.loop[0], rows) || !row_loops(m, c.body, &dots)) {
+        steps_back(m, &mark);
+        return false;
+    }
     loop2 row = step_split(m, c.loop[0], rows, "io", "mr");
     loop2 column = {.outer = c.loop[1]};
     loop_h tile[2] = {row.inner};

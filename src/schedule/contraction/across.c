@@ -69,17 +69,24 @@ void schedule_store_across(scheduler *m, loop_h rows, loop_h vectors, loop_h lan
     for (uint32_t i = 0; i < n; i++)
         if (!t[i].load && !lies_across(m, &t[i], rows, lanes)) return;
     loop_h parts = NO_LOOP;
+    step_mark mark = steps_mark(m);
     if (part < many) {
         loop2 cut = step_split(maybe(m), rows, part, "mp", "mr");
         if (!cut.outer.id) return;
         parts = cut.outer, rows = cut.inner;
     }
-    if (!step_swap(maybe(m), rows, vectors)) return;
+    if (!step_swap(maybe(m), rows, vectors)) {
+        steps_back(m, &mark);
+        return;
+    }
     n = ir_accesses(m->k, stmt_of(m, lanes), &t);
     for (uint32_t i = 0; i < n; i++)
         if (t[i].load && lies_across(m, &t[i], rows, lanes))
             stage_across(m, t[i].mem, vectors, rows, lanes);
-    if (!schedule_transpose_copy(m, rows, lanes)) return;
+    if (!schedule_transpose_copy(m, rows, lanes)) {
+        steps_back(m, &mark);
+        return;
+    }
     step_bind(maybe(m), rows, LOOP_UNROLL);
     step_bind(maybe(m), lanes, LOOP_VEC);
     step_bind(maybe(m), vectors, LOOP_UNROLL);
