@@ -351,6 +351,7 @@ qn_code qn_llm_feed(qn_llm *known, int64_t n, const int32_t *ids, const float **
     if (code) m->now->held = held < m->now->whole ? held : m->now->whole;
     if (code) pages_trim(m, m->now);
     m->now->whole = INT64_MAX;
+    if (!code) m->now->fed = true;
     if (!code && logits) *logits = m->logits;
     return code;
 }
@@ -384,7 +385,6 @@ qn_code qn_llm_select(qn_llm *known, int64_t cache) {
 }
 
 void llm_writes(llm *m) {
-    m->now->fed = true;
     if (m->now->going) generation_over(m->now->going);
 }
 

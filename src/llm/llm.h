@@ -143,7 +143,7 @@ typedef struct llm_cache {
     int64_t whole;            /* of the tokens, those whose rows are there until others are read */
     uint64_t used;            /* when it last took some */
     struct generation *going; /* or NULL; it may be over */
-    bool fed;                 /* the caller has read or rewound it since, so it is not forgotten */
+    bool fed;                 /* the caller has read on since, so it is not forgotten */
 } llm_cache;
 
 typedef struct llm {
