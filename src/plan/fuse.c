@@ -188,7 +188,7 @@ static bool is_gathered_in_step(const fuse *fu, node_id n, const use *u) {
     return !(fuse_mask(&v) & (last_loop(roots) | last_loop(sum)));
 }
 
-enum { WORD = 4, LEAST_GROUP = 16 }; /* products of a block that share a scale */
+enum { LEAST_GROUP = 16 }; /* products of a block that share a scale */
 
 /* What computing n anew at each use costs more than computing it once; infinite where it cannot be:
  * what one kernel adds up in its way another would add up in its own, and a node has one value. */
@@ -213,7 +213,7 @@ static double inline_extra(fuse *fu, node_id n) {
                       is_gathered_in_step(fu, n, &f->uses[i]);
         double shared = reduce ? 0 : fuse_shared_by_rows(fu, n, &f->uses[i]),
                all = fuse_trips(k, m);
-        int parts = k->products ? k->products : WORD;
+        int parts = k->products ? k->products : LEAST_GROUP / 2; /* not known yet */
         bool by_group = !reduce && k->adds_blocks && LEAST_GROUP * size <= all * parts;
         evals += packed || by_group ? size : shared > 0 ? shared : all;
     }

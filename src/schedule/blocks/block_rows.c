@@ -71,6 +71,24 @@ static int64_t choose_rows(const scheduler *m, loop_h row) {
     return rows < most ? rows : ceil_div(rows, ceil_div(rows, most));
 }
 
+/* Weights come from memory, two columns at a time, and the prefetcher begins anew at each: what
+ * columns have of their own, and the first cache does not hold, is asked for a page ahead. */
+static void ask_for_columns(scheduler *m, stmt_id body, loop_h row, loop_h column) {
+    ir_access *t;
+    uint32_t n = ir_accesses(m->k, body, &t);
+    for (mem_id i = 1; i < m->k->mems; i++) {
+        bool moves = false, shared = true;
+        for (uint32_t a = 0; a < n; a++) {
+            if (t[a].mem != i || !t[a].load || !schedule_is_arg(m, &t[a])) continue;
+            moves |= sym_uses(m->k->syms, t[a].index, var_of(m, column));
+            shared &= !sym_uses(m->k->syms, t[a].index, var_of(m, row));
+        }
+        if (moves && shared &&
+            schedule_bytes(m, i, sym_lo(m->k->syms, ir_m(m->k, i)->size)) > machine_l1(m->limits))
+            step_prefetch_distance(maybe(m), i, m->limits->page);
+    }
+}
+
 bool schedule_block_rows(scheduler *m, stmt_id loop) {
     loop_chain c = loop_chain_of(m, loop);
     block_loops dots = {0};
@@ -80,6 +98,7 @@ bool schedule_block_rows(scheduler *m, stmt_id loop) {
     if (!sym_is_const(m->k->syms, extent_of(m, c.loop[0]), &exact)) return false;
     int64_t rows = choose_rows(m, c.loop[0]);
     step_mark mark = steps_mark(m);
+    ask_for_columns(m, c.body, c.loop[0], c.loop[1]);
     if (!schedule_pad(m, c.loop[0], rows) || !row_loops(m, c.body, &dots)) {
         steps_back(m, &mark);
         return false;
