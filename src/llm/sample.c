@@ -158,7 +158,7 @@ static const candidate *walk(const candidate *c, int64_t n, double *left) {
     return NULL;
 }
 
-/* Better logits have smaller numbers, equal ones the same, of BITS bits. */
+/* Better logits have smaller numbers, equal ones the same. */
 static uint32_t class_of(float logit) {
     uint32_t bits;
     memcpy(&bits, &logit, sizeof bits);

@@ -11,6 +11,25 @@
 
 enum { EXPORT_MOST = 8, EXPORT_RUNS = 3 };
 
+static inline qn_ctx *export_open(void) {
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 2));
+    if (!qn) exit(1);
+    return qn;
+}
+
+static inline void export_close(qn_ctx *qn) {
+    if (qn_error_code(qn)) FAIL("%s", qn_error(qn));
+    qn_close(qn);
+}
+
+static inline qn_tensor *export_numbers(qn_ctx *qn, int rank, const int64_t *shape) {
+    static float data[1 << 18];
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++) n *= shape[i];
+    for (int64_t i = 0; i < n; i++) data[i] = (float)(i * 37 % 101) / 50 - 1;
+    return qn_from(qn, QN_F32, rank, shape, data);
+}
+
 static char export_folder[64];
 
 static inline const char *export_file(const char *name) {

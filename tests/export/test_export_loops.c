@@ -5,25 +5,6 @@
 #include "export_run.h"
 #include "quern_loop.h"
 
-static qn_ctx *begin(void) {
-    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 2));
-    if (!qn) exit(1);
-    return qn;
-}
-
-static void end(qn_ctx *qn) {
-    if (qn_error_code(qn)) FAIL("%s", qn_error(qn));
-    qn_close(qn);
-}
-
-static qn_tensor *numbers(qn_ctx *qn, int rank, const int64_t *shape) {
-    static float data[1 << 16];
-    int64_t n = 1;
-    for (int i = 0; i < rank; i++) n *= shape[i];
-    for (int64_t i = 0; i < n; i++) data[i] = (float)(i * 37 % 101) / 50 - 1;
-    return qn_from(qn, QN_F32, rank, shape, data);
-}
-
 #define SHAPE(...)                                                                                 \
     (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]) {                       \
         __VA_ARGS__                                                                                \
@@ -51,13 +32,13 @@ static qn_code grow(qn_ctx *qn, void *arg, qn_tensor *const *state, qn_tensor *c
 }
 
 static void state_is_written_over_itself(void) {
-    qn_ctx *qn = begin();
-    qn_tensor *x = numbers(qn, SHAPE(5, 7)), *y = NULL;
+    qn_ctx *qn = export_open();
+    qn_tensor *x = export_numbers(qn, SHAPE(5, 7)), *y = NULL;
     qn_loop_call call = {
         .body = grow, .n = 1, .states = &x, .options = &QN_LOOP_OPTIONS(.trips = 5)};
     loop(qn, &call, &y, NULL);
     compare(qn, 1, &x, 1, &y);
-    end(qn);
+    export_close(qn);
 }
 
 static qn_code multiply(qn_ctx *qn, void *arg, qn_tensor *const *state, qn_tensor *const *row,
@@ -70,20 +51,21 @@ static qn_code multiply(qn_ctx *qn, void *arg, qn_tensor *const *state, qn_tenso
 
 static void states_take_turns(void) {
     for (int64_t trips = 0; trips < 4; trips++) {
-        qn_ctx *qn = begin();
-        qn_tensor *x[2] = {numbers(qn, SHAPE(6, 6)), numbers(qn, SHAPE(6, 6))}, *y[2];
+        qn_ctx *qn = export_open();
+        qn_tensor *x[2] = {export_numbers(qn, SHAPE(6, 6)), export_numbers(qn, SHAPE(6, 6))}, *y[2];
         qn_loop_call call = {
             .body = multiply, .n = 2, .states = x, .options = &QN_LOOP_OPTIONS(.trips = trips)};
         loop(qn, &call, y, NULL);
         compare(qn, 2, x, 2, y);
-        end(qn);
+        export_close(qn);
     }
 }
 
 /* The weight, the same in all trips, is packed before the first. */
 static void captured_weight_is_packed(void) {
-    qn_ctx *qn = begin();
-    qn_tensor *x = numbers(qn, SHAPE(48, 192)), *w = numbers(qn, SHAPE(192, 192)), *y = NULL;
+    qn_ctx *qn = export_open();
+    qn_tensor *x = export_numbers(qn, SHAPE(48, 192)), *w = export_numbers(qn, SHAPE(192, 192)),
+              *y = NULL;
     w = qn_mul(w, qn_weak(w, 0.05));
     if (qn_realize(1, &w)) FAIL("%s", qn_error(qn));
     qn_loop_call call = {
@@ -94,7 +76,7 @@ static void captured_weight_is_packed(void) {
     char *text = export_read("model.c", &size);
     CHECK(text && strstr(text, "pack_0"));
     free(text);
-    end(qn);
+    export_close(qn);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -111,8 +93,9 @@ static qn_code running(qn_ctx *qn, void *arg, qn_tensor *const *state, qn_tensor
 static void rows_are_read_and_stacked(void) {
     for (int which = 0; which < 3; which++)
         for (int reverse = 0; reverse < 2; reverse++) {
-            qn_ctx *qn = begin();
-            qn_tensor *in[2] = {numbers(qn, SHAPE(4)), numbers(qn, SHAPE(5, 4))}, *out[2];
+            qn_ctx *qn = export_open();
+            qn_tensor *in[2] = {export_numbers(qn, SHAPE(4)), export_numbers(qn, SHAPE(5, 4))},
+                      *out[2];
             qn_loop_call call = {.body = running,
                                  .arg = &which,
                                  .n = 1,
@@ -124,14 +107,15 @@ static void rows_are_read_and_stacked(void) {
             loop(qn, &call, &out[0], &out[1]);
             compare(qn, 2, in, 2, out);
             compare(qn, 2, in, 1, &out[1]); /* nobody wants the state's end */
-            end(qn);
+            export_close(qn);
         }
 }
 
 static void gradients_go_back_through_trips(void) {
-    qn_ctx *qn = begin();
+    qn_ctx *qn = export_open();
     int which = 0;
-    qn_tensor *in[2] = {numbers(qn, SHAPE(4)), numbers(qn, SHAPE(5, 4))}, *y[2], *g[2];
+    qn_tensor *in[2] = {export_numbers(qn, SHAPE(4)), export_numbers(qn, SHAPE(5, 4))}, *y[2],
+              *g[2];
     qn_loop_call call = {.body = running,
                          .arg = &which,
                          .n = 1,
@@ -142,7 +126,7 @@ static void gradients_go_back_through_trips(void) {
     loop(qn, &call, &y[0], &y[1]);
     if (qn_grad(qn_sum(qn_square(y[1]), QN_ALL, false), NULL, 2, in, g)) FAIL("%s", qn_error(qn));
     compare(qn, 2, in, 2, g);
-    end(qn);
+    export_close(qn);
 }
 
 /* ---- trips that data count ------------------------------------------------------------------- */
@@ -163,8 +147,8 @@ static qn_code double_it(qn_ctx *qn, void *arg, qn_tensor *const *state, qn_tens
 
 static void trips_go_on_while_a_test_holds(void) {
     for (int first = 0; first < 2; first++) {
-        qn_ctx *qn = begin();
-        qn_tensor *x = numbers(qn, SHAPE(7)), *out[2];
+        qn_ctx *qn = export_open();
+        qn_tensor *x = export_numbers(qn, SHAPE(7)), *out[2];
         if (first) x = qn_add(x, qn_weak(x, 3)); /* no trip at all */
         if (qn_realize(1, &x)) FAIL("%s", qn_error(qn));
         qn_loop_call call = {.body = double_it,
@@ -175,14 +159,15 @@ static void trips_go_on_while_a_test_holds(void) {
                              .options = &QN_LOOP_OPTIONS(.trips = 9)};
         loop(qn, &call, &out[0], &out[1]);
         compare(qn, 1, &x, 2, out);
-        end(qn);
+        export_close(qn);
     }
 }
 
 static void trips_are_as_many_as_a_number_says(void) {
     for (int64_t most = -1; most < 12; most += 4) {
-        qn_ctx *qn = begin();
-        qn_tensor *in[2] = {numbers(qn, SHAPE(7)), qn_from(qn, QN_I64, 0, NULL, &most)}, *out[2];
+        qn_ctx *qn = export_open();
+        qn_tensor *in[2] = {export_numbers(qn, SHAPE(7)), qn_from(qn, QN_I64, 0, NULL, &most)},
+                  *out[2];
         qn_loop_call call = {.body = double_it,
                              .n = 1,
                              .n_out = 1,
@@ -190,7 +175,7 @@ static void trips_are_as_many_as_a_number_says(void) {
                              .options = &QN_LOOP_OPTIONS(.trips = 6, .most = in[1])};
         loop(qn, &call, &out[0], &out[1]);
         compare(qn, 2, in, 2, out);
-        end(qn);
+        export_close(qn);
     }
 }
 
@@ -209,12 +194,12 @@ static qn_code take_one(qn_ctx *qn, void *arg, qn_tensor **result) {
 }
 
 static void one_branch_is_taken(void) {
-    qn_ctx *qn = begin();
-    qn_tensor *x = numbers(qn, SHAPE(3, 11)), *y = NULL;
+    qn_ctx *qn = export_open();
+    qn_tensor *x = export_numbers(qn, SHAPE(3, 11)), *y = NULL;
     qn_tensor *e = qn_select(qn_select(x, 0, 0), 0, 0);
     if (qn_cond(qn, qn_lt(e, qn_weak(e, 0)), 1, add_one, take_one, x, &y)) FAIL("%s", qn_error(qn));
     compare(qn, 1, &x, 1, &y);
-    end(qn);
+    export_close(qn);
 }
 
 /* ---- loops in loops -------------------------------------------------------------------------- */
@@ -232,13 +217,14 @@ static qn_code nested(qn_ctx *qn, void *arg, qn_tensor *const *state, qn_tensor 
 }
 
 static void loops_are_inside_of_loops(void) {
-    qn_ctx *qn = begin();
-    qn_tensor *in[2] = {numbers(qn, SHAPE(4, 4)), numbers(qn, SHAPE(3, 4, 4))}, *out[2];
+    qn_ctx *qn = export_open();
+    qn_tensor *in[2] = {export_numbers(qn, SHAPE(4, 4)), export_numbers(qn, SHAPE(3, 4, 4))},
+              *out[2];
     qn_loop_call call = {
         .body = nested, .n = 1, .n_in = 1, .n_out = 1, .states = &in[0], .sequences = &in[1]};
     loop(qn, &call, &out[0], &out[1]);
     compare(qn, 2, in, 2, out);
-    end(qn);
+    export_close(qn);
 }
 
 int main(int argc, char **argv) {

@@ -6,17 +6,6 @@
 
 #include <math.h>
 
-static qn_ctx *begin(void) {
-    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 2));
-    if (!qn) exit(1);
-    return qn;
-}
-
-static void end(qn_ctx *qn) {
-    if (qn_error_code(qn)) FAIL("%s", qn_error(qn));
-    qn_close(qn);
-}
-
 /* Numbers that come several times, zeros of both signs, infinities and NaN. */
 static qn_tensor *numbers(qn_ctx *qn, qn_dtype dtype, int64_t rows, int64_t n) {
     static float data[1 << 14];
@@ -43,37 +32,37 @@ static void compare(qn_ctx *qn, qn_tensor *x, int n, qn_tensor *const *out, int 
 static void rows_are_sorted_in_all_dtypes(void) {
     static const qn_dtype dtypes[] = {QN_F32, QN_F64, QN_F16, QN_I8, QN_U16, QN_I64};
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
-        qn_ctx *qn = begin();
+        qn_ctx *qn = export_open();
         qn_tensor *x = numbers(qn, dtypes[i], 3, 67);
         qn_tensor *out[3] = {qn_sort(x, 1, false), qn_argsort(x, 1, true),
                              qn_median(qn_sort(x, 0, true), 1, false)};
         compare(qn, x, 3, out, 0);
-        end(qn);
+        export_close(qn);
     }
 }
 
 /* Rows so long that they are sorted by digits. */
 static void long_rows_are_sorted(void) {
-    qn_ctx *qn = begin();
+    qn_ctx *qn = export_open();
     qn_tensor *x = numbers(qn, QN_F32, 1, 12000);
     qn_tensor *out[4] = {qn_sort(x, 1, false), qn_argsort(x, 1, false)};
     if (qn_topk(x, 9, 1, true, &out[2], &out[3])) FAIL("%s", qn_error(qn));
     compare(qn, x, 4, out, 0);
-    end(qn);
+    export_close(qn);
 }
 
 static void some_of_a_row_are_found(void) {
-    qn_ctx *qn = begin();
+    qn_ctx *qn = export_open();
     qn_tensor *x = numbers(qn, QN_F32, 5, 40), *out[6];
     if (qn_topk(x, 3, 1, true, &out[0], &out[1]) || qn_kthvalue(x, 4, 1, false, &out[2], &out[3]) ||
         qn_mode(x, 1, false, &out[4], &out[5]))
         FAIL("%s", qn_error(qn));
     compare(qn, x, 6, out, 0);
-    end(qn);
+    export_close(qn);
 }
 
 static void places_are_found(void) {
-    qn_ctx *qn = begin();
+    qn_ctx *qn = export_open();
     qn_tensor *x = numbers(qn, QN_I32, 2, 30), *out[8];
     if (qn_unique(x, &out[0], &out[1], &out[2], &out[3], &out[7]) ||
         qn_nonzero(x, 40, &out[4], &out[5]))
@@ -81,7 +70,7 @@ static void places_are_found(void) {
     out[6] = qn_searchsorted(qn_sort(qn_reshape(x, 1, (int64_t[]){60}), 0, false),
                              qn_arange(qn, QN_I32, -5, 5, 1), true);
     compare(qn, x, 8, out, 0);
-    end(qn);
+    export_close(qn);
 }
 
 static qn_code sorted_sines(qn_ctx *qn, void *arg, qn_tensor *const *state, qn_tensor *const *row,
@@ -92,13 +81,13 @@ static qn_code sorted_sines(qn_ctx *qn, void *arg, qn_tensor *const *state, qn_t
 }
 
 static void loops_sort_in_each_trip(void) {
-    qn_ctx *qn = begin();
+    qn_ctx *qn = export_open();
     qn_tensor *x = numbers(qn, QN_F32, 4, 9), *y = NULL;
     qn_loop_call call = {
         .body = sorted_sines, .n = 1, .states = &x, .options = &QN_LOOP_OPTIONS(.trips = 4)};
     if (qn_loop_run(qn, &call, &y, NULL)) FAIL("%s", qn_error(qn));
     compare(qn, x, 1, &y, 0);
-    end(qn);
+    export_close(qn);
 }
 
 /* ---- Fourier transforms ---------------------------------------------------------------------- */
@@ -116,7 +105,7 @@ static qn_tensor *wave(qn_ctx *qn, qn_dtype dtype, int64_t rows, int64_t n) {
 static void transforms_give_the_same_bits(void) {
     static const int64_t lengths[] = {1, 8, 60, 77, 97, 1024};
     for (int wide = 0; wide < 2; wide++) {
-        qn_ctx *qn = begin();
+        qn_ctx *qn = export_open();
         qn_tensor *x = wave(qn, wide ? QN_F64 : QN_F32, 5, 1024), *out[6];
         for (int i = 0; i < 6; i++) {
             qn_tensor *part = i % 2 ? x : qn_slice(x, 0, 0, 1, 1);
@@ -124,14 +113,14 @@ static void transforms_give_the_same_bits(void) {
             out[i] = i < 3 ? y : qn_irfft(y, lengths[i], 1, QN_NORM_ORTHO);
         }
         compare(qn, x, 6, out, wide ? WITH_VECTORS : 1);
-        end(qn);
+        export_close(qn);
     }
 }
 
 /* The numbers that the program without vectors gives; its first run's. */
 static void transforms_without_vectors_are_near(void) {
     enum { N = 60 };
-    qn_ctx *qn = begin();
+    qn_ctx *qn = export_open();
     qn_tensor *x = wave(qn, QN_F64, 2, N), *y = qn_rfft(x, N, 1, QN_NORM_BACKWARD);
     export_case c = {.qn = qn, .n_in = 1, .in = {x}, .n_out = 1, .out = {y}};
     qn_plan *plan = export_twice(&c);
@@ -149,7 +138,7 @@ static void transforms_without_vectors_are_near(void) {
     free(out);
     free(want);
     qn_plan_free(plan);
-    end(qn);
+    export_close(qn);
 }
 
 int main(int argc, char **argv) {

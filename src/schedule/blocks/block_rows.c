@@ -1,5 +1,5 @@
-/* block_rows.c - a few rows times weights in blocks: what texts that are read together, and short
- * prompts, are multiplied with.
+/* block_rows.c - a few rows times weights in blocks: what texts that are read together are
+ * multiplied with.
  *
  *   for i, j { def s;  for b { def t; for p { t += i32(w[j, b, p]) * i32(x[i, b, p]) }
  *                              s += f(t, i, j, b) }  .. s }
