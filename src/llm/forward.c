@@ -96,8 +96,9 @@ typedef struct pass {
     places rows;
     qn_tensor *table[4];
     bool windowed;
-    bool bytes; /* what blocks are multiplied with is made of bytes, .. */
-    bool few;   /* .. for so few rows that weights stay as they are */
+    bool bytes;   /* what blocks are multiplied with is made of bytes, .. */
+    bool few;     /* .. for so few rows that weights stay as they are */
+    int64_t seen; /* rows of its text that a chunk attends to */
 } pass;
 
 /* The scales beside the blocks, NULL: there are none. */
@@ -117,7 +118,7 @@ static qn_tensor *times_bytes(const pass *p, qn_tensor *x, const llm_weight *w) 
     int64_t deep = qn_dim(x, 1);
     if (!p->few && qn_dim(x, 0) != 1) {
         if (!quant_has_panels(w->quant, qn_dim(w->t, 0), deep)) return NULL;
-        quant_panels panels = quant_panels_of(w->t, scales_of(w), w->quant, deep);
+        quant_panels panels = quant_panels_of(w->t, w->quant, deep);
         return quant_panel_product(x, &panels);
     }
     if (!quant_has_product(w->quant, deep)) return NULL;
@@ -191,10 +192,25 @@ static qn_tensor *rotated(const pass *p, qn_tensor *x) {
     return qn_concat(2, (qn_tensor *const[]){out, qn_slice(x, 2, turned, head, 1)}, 2);
 }
 
-/* Pages of the texts that are attended to, at most. */
-static int64_t pages_seen(const pass *p, int64_t n) {
+/* Of tokens that are each behind a text of its own, one or several. */
+static bool is_apart(llm_kind kind) {
+    return kind == GRAPH_TOKEN || kind == GRAPH_BATCH;
+}
+
+/* Has the graph a constant number of rows? Else it is the variable `length`. */
+static bool has_few_rows(llm_kind kind) {
+    return is_apart(kind) || kind == GRAPH_FEW;
+}
+
+/* Rows of the texts that are attended to, at most; and their pages. Where rows are constant `past`
+ * goes to the last token. */
+static int64_t rows_seen(const pass *p, llm_kind kind) {
+    return qn_dim_add(p->m->ctx, p->past, has_few_rows(kind) ? 1 : p->n);
+}
+
+static int64_t pages_seen(const pass *p, llm_kind kind) {
     qn_ctx *qn = p->m->ctx;
-    return qn_dim_div(qn, qn_dim_add(qn, qn_dim_add(qn, p->past, n), PAGE - 1), PAGE);
+    return qn_dim_div(qn, qn_dim_add(qn, rows_seen(p, kind), PAGE - 1), PAGE);
 }
 
 /* New values [heads, n, width] into the pool; the pages that are attended to, [heads, .. pages,
@@ -236,7 +252,7 @@ static qn_tensor *remember(const pass *p, const llm_rows *to, qn_tensor *x, bool
 static qn_tensor *in_order(const pass *p, qn_tensor *x, bool keys) {
     const int64_t shape[3] = {p->m->config.kv_heads, -1, p->m->config.size[DIM_HEAD]};
     if (keys) x = qn_transpose(x, 2, 3);
-    x = qn_slice(qn_reshape(x, 3, shape), 1, 0, qn_dim_add(p->m->ctx, p->past, p->n), 1);
+    x = qn_slice(qn_reshape(x, 3, shape), 1, 0, p->seen, 1);
     return qn_contiguous(x);
 }
 
@@ -374,7 +390,7 @@ static qn_tensor *logits_of(const pass *p, qn_tensor *x) {
 /* What tokens of several texts may look at: rows up to their own, or the last ones of these. */
 static void masks_make(pass *p, qn_tensor *held) {
     qn_ctx *qn = p->m->ctx;
-    const int64_t shape[4] = {p->n, pages_seen(p, 1), 1, PAGE};
+    const int64_t shape[4] = {p->n, pages_seen(p, GRAPH_BATCH), 1, PAGE};
     qn_tensor *page = qn_iota(qn, QN_I64, 4, shape, 1);
     qn_tensor *row = qn_add(qn_mul(page, qn_like(page, PAGE)), qn_iota(qn, QN_I64, 4, shape, 3));
     held = qn_reshape(held, 4, (const int64_t[]){p->n, 1, 1, 1});
@@ -384,22 +400,19 @@ static void masks_make(pass *p, qn_tensor *held) {
     p->rows.windowed = qn_and(p->rows.seen, qn_gt(last, held));
 }
 
-/* Of tokens that are each behind a text of its own, one or several. */
-static bool is_apart(llm_kind kind) {
-    return kind == GRAPH_TOKEN || kind == GRAPH_BATCH;
-}
-
 /* What a graph gives of its inputs: ids; rows of the pool, and pages; how much texts hold, of
  * tokens apart; targets, of losses; places, or tables. */
 static qn_tensor *forward(pass p, llm_kind kind, qn_tensor *const *in) {
     llm *m = p.m;
     const llm_config *c = &m->config;
     qn_tensor *const *next = in + (is_apart(kind) || kind == GRAPH_LOSSES ? 4 : 3);
-    p.few = is_apart(kind);
-    p.bytes = m->int8 && (p.few || kind == GRAPH_CHUNK);
+    const bool chunk = kind == GRAPH_CHUNK || kind == GRAPH_FEW;
+    p.few = has_few_rows(kind);
+    p.bytes = m->int8 && (p.few || chunk);
+    p.seen = rows_seen(&p, kind);
     p.rows.at = in[1];
     p.rows.page = in[2];
-    if (p.few) masks_make(&p, in[3]);
+    if (is_apart(kind)) masks_make(&p, in[3]);
     qn_tensor *x = rows_of(&m->whole[SLOT_EMBED], in[0]);
     if (c->arch->flags & ARCH_SCALED) x = qn_mul(x, qn_like(x, (double)(float)sqrt(c->width)));
     if (c->arch->flags & ARCH_PLACES) x = qn_add(x, rows_of(&m->whole[SLOT_PLACES], *next));
@@ -411,7 +424,7 @@ static qn_tensor *forward(pass p, llm_kind kind, qn_tensor *const *in) {
                    norm_of(&p, attention(&p, norm_of(&p, x, SLOT_ATTN_NORM), i), SLOT_POST_ATTN));
         x = qn_add(x, norm_of(&p, inner(&p, norm_of(&p, x, SLOT_FFN_NORM)), SLOT_POST_FFN));
     }
-    if (kind == GRAPH_CHUNK) x = qn_slice(x, 0, qn_dim_sub(m->ctx, p.n, 1), p.n, 1);
+    if (chunk) x = qn_slice(x, 0, qn_dim_sub(m->ctx, p.n, 1), p.n, 1);
     x = norm(m, x, m->whole[SLOT_NORM].t, m->whole[SLOT_NORM_BIAS].t);
     if (kind == GRAPH_HIDDEN) return x;
     x = logits_of(&p, x);
@@ -456,8 +469,8 @@ static qn_tensor **inputs_make(const pass *p, llm_kind kind, const given *g, int
     qn_ctx *qn = m->ctx;
     const bool apart = is_apart(kind);
     const int64_t shape[2] = {p->n, m->config.size[DIM_HALF]};
-    const int64_t table[2] = {p->n, pages_seen(p, apart ? 1 : p->n)};
-    const int more = kind == GRAPH_BATCH ? batch_weights(m, NULL) : 0;
+    const int64_t table[2] = {p->n, pages_seen(p, kind)};
+    const int more = kind == GRAPH_BATCH || kind == GRAPH_FEW ? batch_weights(m, NULL) : 0;
     qn_tensor **in = arena_alloc(&m->work, (size_t)(INPUTS_MOST + more) * sizeof *in);
     int k = 0;
     in[k++] = qn_from(qn, QN_I32, 1, shape, g->ids);
@@ -499,7 +512,7 @@ static qn_tensor *graph_run(llm *m, qn_plan **plan, llm_kind kind, const pass *p
     qn_ctx *qn = m->ctx;
     qn_tensor *out;
     bool plans = strcmp(qn_device_of(qn, NULL), "ref") != 0;
-    if (plans && !*plan) *plan = graph_make(m, kind, is_apart(kind) ? p->n : m->length);
+    if (plans && !*plan) *plan = graph_make(m, kind, has_few_rows(kind) ? p->n : m->length);
     int inputs;
     tables_fill(m, p->n);
     qn_tensor **in = inputs_make(p, kind, g, &inputs);
@@ -508,18 +521,30 @@ static qn_tensor *graph_run(llm *m, qn_plan **plan, llm_kind kind, const pass *p
     return out;
 }
 
+/* A graph of few rows has FEW_ROWS. What the tokens lack to these goes in front of them, so that
+ * the last row is the last token. These rows see nothing or too little, and what they make, NaN
+ * maybe, goes to a row of the page that is nobody's. */
+static int64_t lacking(llm_kind kind, int64_t n) {
+    return kind == GRAPH_FEW ? FEW_ROWS - n : 0;
+}
+
 qn_tensor *forward_run(llm *m, const llm_cache *c, llm_kind kind, int64_t n, const int32_t *ids) {
-    const int64_t pages = (c->held + n + PAGE - 1) / PAGE;
-    int64_t *at = arena_alloc(&m->work, (size_t)n * sizeof *at);
-    int32_t *page = arena_alloc(&m->work, (size_t)pages * sizeof *page);
     if (kind == GRAPH_CHUNK && n == 1) kind = GRAPH_TOKEN;
+    if (kind == GRAPH_CHUNK && n <= FEW_ROWS && m->chunk > FEW_ROWS) kind = GRAPH_FEW;
+    const int64_t pages = (c->held + n + PAGE - 1) / PAGE, none = lacking(kind, n);
+    int64_t *at = arena_zeroed(&m->work, (size_t)(none + n) * sizeof *at);
+    int32_t *page = arena_alloc(&m->work, (size_t)pages * sizeof *page);
+    int32_t *id = arena_zeroed(&m->work, (size_t)(none + n + 1) * sizeof *id);
+    for (int64_t i = 0; i < none; i++) m->given[i] = 0;
     for (int64_t i = 0; i < n; i++) {
-        m->given[i] = (int32_t)(c->held + i);
-        at[i] = pages_row(c, c->held + i);
+        m->given[none + i] = (int32_t)(c->held + i);
+        at[none + i] = pages_row(c, c->held + i);
     }
+    memcpy(id + none, ids, (size_t)(n + (kind == GRAPH_LOSSES)) * sizeof *id);
     pages_table(c, pages, page);
-    return graph_run(m, &m->graph[kind], kind, &(pass){.m = m, .n = n, .past = c->held},
-                     &(given){ids, ids + 1, page, at, &c->held});
+    pass p = {.m = m, .n = none + n, .past = c->held};
+    if (kind == GRAPH_FEW) p.past += n - 1;
+    return graph_run(m, &m->graph[kind], kind, &p, &(given){id, id + 1, page, at, &c->held});
 }
 
 int64_t batch_rows(int64_t n) {

@@ -3,9 +3,9 @@
  * An architecture is a row of archs.h, a weight one of slots.h, a hyper-parameter one of fields.h;
  * there is one function that records a model, forward.c, and it reads what the row says. A model
  * has a few static graphs, each made when it is first asked for: a token, a chunk of up to so many
- * tokens, a chunk with the losses of given tokens, one with the last layer's output. Two variables,
- * how many tokens are in the cache and how many come, make one graph serve all lengths. Keys and
- * values are tensors, a pair for each layer, into which the graphs write. */
+ * tokens, one of few, a chunk with the losses of given tokens, one with the last layer's output.
+ * Two variables, how many tokens are in the cache and how many come, make one graph serve all
+ * lengths. Keys and values are tensors, a pair for each layer, into which the graphs write. */
 #ifndef QN_LLM_H
 #define QN_LLM_H
 
@@ -146,6 +146,18 @@ typedef struct llm_cache {
     bool fed;                 /* the caller has read on since, so it is not forgotten */
 } llm_cache;
 
+typedef enum llm_kind {
+    GRAPH_TOKEN,
+    GRAPH_CHUNK,
+    GRAPH_LOSSES,
+    GRAPH_HIDDEN,
+    GRAPH_FEW, /* a chunk of few tokens */
+    GRAPH_BATCH
+} llm_kind;
+/* Whose products share weights in registers, and need not make bytes or floats of all of them
+ * first; models whose chunks are no longer do without. */
+enum { FEW_ROWS = 16 };
+
 typedef struct llm {
     qn_ctx *ctx;
     arena a;
@@ -171,7 +183,7 @@ typedef struct llm {
     int64_t cache_bits;     /* 32, 16, 8 or 4 */
     bool int8;
     int64_t past, length; /* variables */
-    qn_plan *graph[4];
+    qn_plan *graph[GRAPH_BATCH];
     qn_plan *batch[BATCH_BITS + 1]; /* of 2^i tokens, of one text or of several */
     float *logits;                  /* [vocabulary] */
     float *batch_logits;            /* [BATCH_MOST, vocabulary]; NULL: there was no batch yet */
@@ -235,13 +247,6 @@ int64_t pages_row(const llm_cache *c, int64_t row); /* of the pool */
 
 /* ---- forward.c ------------------------------------------------------------------------------- */
 
-typedef enum llm_kind {
-    GRAPH_TOKEN,
-    GRAPH_CHUNK,
-    GRAPH_LOSSES,
-    GRAPH_HIDDEN,
-    GRAPH_BATCH
-} llm_kind;
 void speeds_make(llm *m, const float *factors);
 /* Read n tokens, of a chunk at most, behind those of that cache; the result, of the caller's scope.
  * Of GRAPH_LOSSES each token's target is the next one, and ids are one more. Raises. */

@@ -171,6 +171,32 @@ static int64_t elements_of(const product_type *t) {
     return quant_find(t->type)->elements;
 }
 
+static int64_t group_of(const product_type *t) {
+    return elements_of(t) / t->groups;
+}
+
+/* Words that share bytes are of the first and second half of 32 elements. */
+static qn_tensor *in_order(qn_tensor *raised, const product_type *t) {
+    int64_t elements = elements_of(t);
+    raised = SHAPE(raised, elements / BLOCK, BLOCK / (t->words * WORD), t->words, WORD);
+    return SHAPE(qn_transpose(raised, 2, 3), elements);
+}
+
+bool quant_groups_of(qn_tensor *blocks, int type, quant_groups *out) {
+    const product_type *t = find(type);
+    if (!t || !blocks) return false;
+    int64_t n = qn_dim(blocks, 0), count = qn_dim(blocks, 1) / quant_find(type)->bytes;
+    const int64_t deep[2] = {n, count * elements_of(t)}, groups[2] = {n, count * t->groups};
+    blocks = qn_reshape(blocks, 2, (const int64_t[]){n * count, quant_find(type)->bytes});
+    qn_tensor *least = t->least ? t->least(blocks) : NULL;
+    *out = (quant_groups){.raised = qn_reshape(in_order(t->raised(blocks), t), 2, deep),
+                          .scales = qn_reshape(t->scale(blocks), 2, groups),
+                          .least = least ? qn_reshape(least, 2, groups) : NULL,
+                          .each = group_of(t),
+                          .more = t->more};
+    return true;
+}
+
 bool quant_has_product(int type, int64_t deep) {
     const product_type *t = find(type);
     return t && deep % elements_of(t) == 0;

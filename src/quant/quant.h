@@ -76,6 +76,15 @@ quant_rows quant_rows_of(qn_tensor *x, int type); /* for products with blocks of
 /* f32 [m, n]: the rows times blocks u8 [n, bytes] of a row of blocks each. */
 qn_tensor *quant_product(const quant_rows *r, qn_tensor *blocks, int type);
 
+/* Weights as s * (q - more) - l, s and l those of a group of `each` of them. */
+typedef struct quant_groups {
+    qn_tensor *raised;         /* q: u8 [n, deep] */
+    qn_tensor *scales, *least; /* f32 [n, groups]; least NULL: it is 0 */
+    int64_t each, more;
+} quant_groups;
+/* Of u8 [n, bytes]; false: the type has no such. */
+bool quant_groups_of(qn_tensor *blocks, int type, quant_groups *out);
+
 /* Whole numbers of f32 [m, 32 * blocks], f32 [m, blocks, 32], times *scales, f32 [m, blocks]. */
 qn_tensor *quant_rounded(qn_tensor *x, int64_t blocks, qn_tensor **scales);
 
@@ -83,12 +92,12 @@ qn_tensor *quant_rounded(qn_tensor *x, int64_t blocks, qn_tensor **scales);
 
 /* A matrix of blocks as bytes in the order in which a product of many rows reads them. */
 typedef struct quant_panels {
-    qn_tensor *raised; /* u8 [panels, blocks, 8, 16, 4]: the word of each of 16 columns, + 128 */
-    qn_tensor *scales; /* f32 [panels, blocks, 16] */
+    qn_tensor *raised;         /* u8 [panels, blocks, 8, 16, 4]: the word of each of 16 columns */
+    qn_tensor *scales, *least; /* f32 [panels, blocks, 16]; least NULL: it is 0 */
+    int64_t more;              /* how much larger the bytes are than what is scaled */
 } quant_panels;
 bool quant_has_panels(int type, int64_t columns, int64_t deep);
-/* Of u8 [columns, bytes]; `scales` as of quant_product, or NULL. */
-quant_panels quant_panels_of(qn_tensor *blocks, qn_tensor *scales, int type, int64_t deep);
+quant_panels quant_panels_of(qn_tensor *blocks, int type, int64_t deep); /* u8 [columns, bytes] */
 /* f32 [m, columns]: rows f32 [m, deep], rounded by blocks to whole numbers, times that matrix. */
 qn_tensor *quant_panel_product(qn_tensor *x, const quant_panels *w);
 

@@ -210,6 +210,28 @@ static void tables_of_bytes_are_looked_up_in_words(void) {
     }
 }
 
+/* And in vectors of bytes, of which 16 are a register. */
+static void and_in_vectors_of_bytes(void) {
+    static const char *const place[] = {"a1[%d*i + v]", "and(shr(a1[%d*i + v], u8(3)), u8(15))"};
+    static const char *const form =
+        "kernel \"codes\" {\n arg a0 u8[%d] write\n arg a1 u8[%d] read\n arg a2 u8[%d] read\n"
+        " for i < 3 {\n vec v < %d {\n let x0 = cast:i64(%s)\n a0[%d*i + v] = a2[0; dyn=x0; "
+        "guard=and(le(i64(0), x0), lt(x0, i64(%d)))]\n }\n }\n}\n";
+    for (int i = 0; i < 16; i++) {
+        int lanes = 4 << i % 4, entries = i < 8 ? 16 : 15;
+        char text[800], at[80];
+        snprintf(at, sizeof at, place[i / 4 % 2], lanes);
+        snprintf(text, sizeof text, form, 3 * lanes, 3 * lanes, entries, lanes, at, lanes, entries);
+        for (uint64_t seed = 0; seed < (is_cc ? 1 : 20); seed++)
+            run((harness_case){.text = text, .seed = seed});
+        if (h.compiler[0] != 'l' || !((cpu *)h.cpu)->isa.avx2) continue;
+        kernel *k = ir_parse(h.qn, text);
+        CHECK_INT(count_in_ir(k, "pshuf.b") > 0, entries == 16);
+        CHECK_INT(count_in_ir(k, "uadd.sat") > 0, entries == 16 && i / 4 % 2 == 0);
+        ir_close(k);
+    }
+}
+
 /* Two bytes that lie beside each other are one load, each lane its own where they lie apart. */
 static void bytes_put_together_are_one_load(void) {
     static const struct {
@@ -370,6 +392,7 @@ static void every_test(void) {
     RUN(functions_by_pieces_look_up_in_registers);
     RUN(dots_are_instructions_or_made_of_halves);
     RUN(tables_of_bytes_are_looked_up_in_words);
+    RUN(and_in_vectors_of_bytes);
     RUN(bytes_put_together_are_one_load);
     RUN(what_is_stored_is_computed_first);
     RUN(fetches_are_written_and_change_nothing);

@@ -18,14 +18,14 @@ static double worst(const float *got, const double *want, int n) {
 }
 
 /* Logits behind texts that come in pieces of all lengths, longer than a chunk among them. */
-static void logits_are_near(bool gemma, const tiny_change *change, qn_llm_options o,
-                            double within) {
+static void logits_by_chunks(bool gemma, const tiny_change *change, qn_llm_options o,
+                             double within) {
     static const int at[] = {1, 2, 5, 6, 16, 17, 33, 34};
     static double want[T_MOST][T_VOCABULARY];
     int32_t ids[40];
     tiny t;
     qn_ctx *qn = qn_open(NULL);
-    o.size = sizeof o, o.context = 40, o.chunk = 8;
+    o.size = sizeof o, o.context = 40;
     qn_llm *m = open_tiny(qn, &t, gemma, change, &o);
     CHECK_STR(qn_error(qn), "");
     random_ids(ids, 40, 3);
@@ -37,6 +37,10 @@ static void logits_are_near(bool gemma, const tiny_change *change, qn_llm_option
         double off = logits ? worst(logits, want[at[i] - 1], T_VOCABULARY) : 1;
         if (!(off < within)) FAIL("behind %d tokens: %g", at[i], off);
     }
+    const float *again = NULL;
+    CHECK_INT(qn_llm_rewind(m, 0), QN_OK);
+    CHECK_INT(qn_llm_feed(m, 33, ids, &again), QN_OK);
+    CHECK(again && worst(again, want[32], T_VOCABULARY) < within);
     double nll = 0, expected = 0;
     for (int i = 0; i < 33; i++) {
         double sum = 0;
@@ -58,6 +62,12 @@ static void logits_are_near(bool gemma, const tiny_change *change, qn_llm_option
     CHECK_STR(qn_error(qn), "");
     qn_close(qn);
     tiny_free(&t);
+}
+
+/* Chunks of few tokens, and longer ones, whose rest is few. */
+static void logits_are_near(bool gemma, const tiny_change *change, qn_llm_options o,
+                            double within) {
+    for (o.chunk = 8; o.chunk <= 20; o.chunk += 12) logits_by_chunks(gemma, change, o, within);
 }
 
 static void logits_are_those_of_plain_loops(bool gemma, const tiny_change *change, bool half,
@@ -159,13 +169,14 @@ static qn_stats stats_of(const qn_ctx *qn) {
     return s;
 }
 
-/* A chunk and a token, and there is nothing left to compile or to plan. */
+/* A chunk, a few tokens and one, and there is nothing left to compile or to plan. */
 static void nothing_is_compiled_after_the_first_texts(void) {
     int32_t ids[40];
     tiny t;
     qn_ctx *qn = qn_open(NULL);
-    qn_llm *m = open_tiny(qn, &t, false, NULL, &QN_LLM_OPTIONS(.context = 40, .chunk = 8));
+    qn_llm *m = open_tiny(qn, &t, false, NULL, &QN_LLM_OPTIONS(.context = 40, .chunk = 20));
     random_ids(ids, 40, 5);
+    CHECK_INT(qn_llm_feed(m, 17, ids, NULL), QN_OK);
     CHECK_INT(qn_llm_feed(m, 3, ids, NULL), QN_OK);
     CHECK_INT(qn_llm_feed(m, 1, ids, NULL), QN_OK);
     qn_stats before = stats_of(qn);

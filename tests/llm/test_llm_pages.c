@@ -3,7 +3,7 @@
  * text is forgotten, a text ends, or there is an error. */
 #include "tiny_llm.h"
 
-enum { CONTEXT = 160, CHUNK = 16, PAGE = 32, LONG = 100 };
+enum { CONTEXT = 160, CHUNK = 20, PAGE = 32, LONG = 100 };
 
 typedef struct model {
     tiny t;

@@ -294,10 +294,12 @@ void llvm_store_masked(llvm *s, llvm_address to, val raw, val mask);
 
 /* ---- lookup.c: tables of 16 bytes in memory -------------------------------------------------- */
 
-/* The byte that is e's index, where e is a load from such a table, in vectors of words; 0: it is
- * none. */
+/* The byte that is e's index, where e is a load from such a table, in a vector of bytes or of
+ * words; 0: it is none. */
 expr_id llvm_byte_lookup(const llvm *s, const ir_expr *e);
-val llvm_look_up_bytes(llvm *s, const ir_expr *e, val index); /* of words of indices, words */
+expr_id llvm_word_lookup(const llvm *s, const ir_expr *e);
+val llvm_look_up_bytes(llvm *s, const ir_expr *e, val index); /* of bytes, any number of them */
+val llvm_look_up_words(llvm *s, const ir_expr *e, val index); /* of words of indices, words */
 
 /* ---- place.c: where an access goes ----------------------------------------------------------- */
 

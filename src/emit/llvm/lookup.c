@@ -2,9 +2,9 @@
  *
  * A load by a computed index is a gather, and one of bytes is made lane by lane. Where the table is
  * 16 bytes in all, it fits a quarter of a register, and one instruction looks up every byte of a
- * vector of words: pshufb, which takes an index by its last four bits, and gives 0 where the first
- * one is set. An index that is outside is 0 in Quern, too; adding 0x70, but to 255 at most, leaves
- * the last bits of what is inside and sets the first bit of all else. */
+ * vector, of words or of bytes: pshufb, which takes an index by its last four bits, and gives 0
+ * where the first one is set. An index that is outside is 0 in Quern, too; adding 0x70, but to 255
+ * at most, leaves the last bits of what is inside and sets the first bit of all else. */
 #include "emit/llvm/llvm.h"
 
 enum { ENTRIES = 16, BEYOND = 0x70707070 };
@@ -32,13 +32,11 @@ static bool is_half(const kernel *k, expr_id e) {
     return false;
 }
 
-expr_id llvm_byte_lookup(const llvm *s, const ir_expr *e) {
+/* The bytes by which such a table is looked up; 0: it is none. */
+static expr_id places_of(const llvm *s, const ir_expr *e) {
     const kernel *k = s->k;
     int64_t size;
-    const int bytes = 4 * s->lanes;
-    const emit_isa *isa = &s->owner->isa;
-    if (!s->lane_var || s->lanes != s->width) return 0;
-    if (!(bytes == 64 && isa->avx512) && !(bytes == 32 && isa->avx2) && bytes != 16) return 0;
+    if (!s->lane_var) return 0;
     if (e->kind != EXPR_LOAD || !e->load.mem || !e->load.dyn || e->load.index != SYM_ZERO) return 0;
     const ir_memory *m = ir_m(k, e->load.mem);
     if (m->scope != MEM_ARG || e->load.valid != SYM_TRUE || qn_dtype_size((qn_dtype)e->dtype) != 1)
@@ -50,23 +48,55 @@ expr_id llvm_byte_lookup(const llvm *s, const ir_expr *e) {
     return widened && ir_e(k, dyn->arg[0])->dtype == QN_U8 ? dyn->arg[0] : 0;
 }
 
+expr_id llvm_word_lookup(const llvm *s, const ir_expr *e) {
+    const int bytes = 4 * s->lanes;
+    const emit_isa *isa = &s->owner->isa;
+    if (s->lanes != s->width) return 0;
+    if (!(bytes == 64 && isa->avx512) && !(bytes == 32 && isa->avx2) && bytes != 16) return 0;
+    return places_of(s, e);
+}
+
+expr_id llvm_byte_lookup(const llvm *s, const ir_expr *e) {
+    return s->owner->isa.avx2 ? places_of(s, e) : 0;
+}
+
 /* The bytes of a vector of words. */
 static val as_bytes(llvm *s, val x) {
     return llvm_bits_as(s, x, s->t_i8, 4 * s->lanes);
 }
 
+/* What is outside of the table is made 0. */
+static val checked(llvm *s, const ir_expr *e, val bytes) {
+    const int words = llvm_lanes_of(s, bytes) / 4;
+    if (!e->load.guard || is_half(s->k, ir_e(s->k, e->load.dyn)->arg[0])) return bytes;
+    val beyond =
+        llvm_bits_as(s, llvm_splat(s, llvm_int(s, s->t_i32, BEYOND), words), s->t_i8, 4 * words);
+    return llvm_intrinsic(s, "llvm.uadd.sat", 2, (val[]){bytes, beyond});
+}
+
+static val shuffled(llvm *s, const char *name, val table, val bytes) {
+    ll_value arg[2] = {table.v, bytes.v};
+    int level = table.level > bytes.level ? table.level : bytes.level;
+    return llvm_call(s, llvm_plain(name), 2, arg, level, true);
+}
+
 val llvm_look_up_bytes(llvm *s, const ir_expr *e, val index) {
+    const int lanes = llvm_lanes_of(s, index);
+    if (lanes > ENTRIES) {
+        val low = llvm_look_up_bytes(s, e, llvm_part(s, index, 0, lanes / 2));
+        return llvm_joined(s, low,
+                           llvm_look_up_bytes(s, e, llvm_part(s, index, lanes / 2, lanes / 2)));
+    }
+    val table = llvm_bits_as(s, llvm_part(s, llvm_load_table(s, e), 0, 4), s->t_i8, ENTRIES);
+    index = checked(s, e, llvm_part(s, index, 0, ENTRIES));
+    return llvm_part(s, shuffled(s, "llvm.x86.ssse3.pshuf.b.128", table, index), 0, lanes);
+}
+
+val llvm_look_up_words(llvm *s, const ir_expr *e, val index) {
     const char *name = s->lanes == 16  ? "llvm.x86.avx512.pshuf.b.512"
                        : s->lanes == 8 ? "llvm.x86.avx2.pshuf.b"
                                        : "llvm.x86.ssse3.pshuf.b.128";
-    val x[2] = {llvm_splat(s, index, s->lanes)};
-    x[1] = as_bytes(s, llvm_splat(s, llvm_int(s, s->t_i32, BEYOND), s->lanes));
-    x[0] = as_bytes(s, x[0]);
-    if (e->load.guard && !is_half(s->k, ir_e(s->k, e->load.dyn)->arg[0]))
-        x[0] = llvm_intrinsic(s, "llvm.uadd.sat", 2, x);
-    val table = as_bytes(s, llvm_load_table(s, e));
-    ll_value arg[2] = {table.v, x[0].v};
-    int level = table.level > x[0].level ? table.level : x[0].level;
-    val found = llvm_call(s, llvm_plain(name), 2, arg, level, true);
+    val bytes = checked(s, e, as_bytes(s, llvm_splat(s, index, s->lanes)));
+    val found = shuffled(s, name, as_bytes(s, llvm_load_table(s, e)), bytes);
     return llvm_bits_as(s, found, s->t_i32, s->lanes);
 }

@@ -57,7 +57,7 @@ static bool is_natural(int dtype) {
 static bool is_whole(const word *w, words *p, const ir_expr *e) {
     if (!fits_words(w, e->dtype)) return false;
     if (e->kind == EXPR_CONST || is_same(w, e)) return true;
-    expr_id place = w->parts == 4 ? llvm_byte_lookup(w->s, e) : 0;
+    expr_id place = w->parts == 4 ? llvm_word_lookup(w->s, e) : 0;
     if (place) return whole(w, p, place);
     if (e->kind == EXPR_LOAD)
         return e->load.mem && !e->load.dyn && !e->load.guard &&
@@ -118,8 +118,8 @@ static val make_whole(const word *w, words *p, expr_id id) {
     if (e.kind == EXPR_CONST) return repeated(w, &e);
     if (is_same(w, &e)) return repeated_value(w, llvm_expr(w->s, id));
     if (e.kind == EXPR_OP && (e.op == OP_SHR || e.op == OP_SHL)) return shifted(w, p, &e);
-    expr_id place = llvm_byte_lookup(w->s, &e);
-    if (place) return llvm_look_up_bytes(w->s, &e, whole_value(w, p, place));
+    expr_id place = llvm_word_lookup(w->s, &e);
+    if (place) return llvm_look_up_words(w->s, &e, whole_value(w, p, place));
     if (e.kind == EXPR_LOAD) return llvm_load_words(w->s, id, 4);
     val x = whole_value(w, p, e.arg[0]);
     if (e.op == OP_BITCAST) return x;
