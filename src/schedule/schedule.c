@@ -470,8 +470,7 @@ int schedule_contiguous_inside(scheduler *m, stmt_id body, sym own) {
     return n;
 }
 
-/* The only nest, into tiles beside it, of a body that does nothing else but store the result: its
- * outermost loop, 0: none. */
+/* The outermost loop of the only nest of a body that then stores its tiles; 0: there is none. */
 static stmt_id only_nest(const scheduler *m, stmt_id loop) {
     stmt_id def = schedule_at(m, loop)->first, red = def;
     while (red && schedule_at(m, red)->kind == STMT_DEF) red = schedule_at(m, red)->next;
@@ -533,10 +532,11 @@ void schedule_row_loop(scheduler *m, loop_h loop, int rows, bool *streamed) {
 static void row_loops(scheduler *m, stmt_id body, int rows) {
     loop_h loop[64];
     int n = 0;
-    bool streamed = false;
+    bool streamed = false, blocks = rows == 1 && schedule_part_sums(m, body);
     for (stmt_id c = schedule_at(m, body)->first; c && n < 64; c = schedule_at(m, c)->next)
         if (schedule_at(m, c)->kind == STMT_LOOP) loop[n++] = loop_of(m, c);
     for (int i = 0; i < n; i++) schedule_row_loop(m, loop[i], rows, &streamed);
+    if (blocks) schedule_join_sums(m, body);
 }
 
 /* Tiles defined directly in the loop's body, which are accumulated together; how many there are. */

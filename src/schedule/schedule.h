@@ -374,6 +374,10 @@ bool schedule_has_block_dots(scheduler *m, stmt_id row); /* some that fill vecto
 ir_grouping schedule_block_dots_grouping(const scheduler *m, const loop_chain *c, bool several);
 /* Schedule them; false where the chain, inside a row, is none, or refuses. Its loops become one. */
 bool schedule_block_dots(scheduler *m, loop_chain *c);
+/* In a row that has such: a loop for each of its other sums; and, when all are scheduled, those of
+ * least values are one with those of the weights that they belong to. */
+bool schedule_part_sums(scheduler *m, stmt_id body);
+void schedule_join_sums(scheduler *m, stmt_id body);
 /* The same for several rows and columns that share vectors of weights: the loops over trips of the
  * row, over their vectors and over lanes of what is scaled there. */
 typedef struct block_loops {

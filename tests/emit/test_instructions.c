@@ -257,6 +257,31 @@ static void bytes_put_together_are_one_load(void) {
         }
 }
 
+/* What was just stored to a tile is taken from the register, where nothing was written since: the
+ * rows of a tile of 8, by the lanes, with another store in between or not. */
+static void tiles_are_kept_in_registers(void) {
+    static const char *const between[] = {"", "t0[i] = f32(3)\n",
+                                          "vec x < 8 {\n t0[x] = mul(a1[8*i + x], f32(2))\n }\n"};
+    static const bool kept[] = {true, false, true};
+    static const char *const form =
+        "kernel \"kept\" {\n arg a0 f32[64] write\n arg a1 f32[64] read\n local t0 f32[8]\n"
+        " for i < 4 {\n def t0\n vec v < 8 {\n t0[v] = add(a1[8*i + v], f32(1))\n }\n %s"
+        " vec w < 16 {\n a0[16*i + w] = t0[%s]\n }\n }\n}\n";
+    static const char *const place[] = {"w/8", "6 + w/8", "w - 4*(w/4)", "2*(w/8) + w - 4*(w/4)"};
+    for (int i = 0; i < 12; i++) {
+        char text[600];
+        snprintf(text, sizeof text, form, between[i / 4], place[i % 4]);
+        for (uint64_t seed = 0; seed < (is_cc ? 1 : 5); seed++)
+            run((harness_case){.text = text, .seed = seed});
+        if (h.compiler[0] != 'l' || !((cpu *)h.cpu)->isa.avx512) continue;
+        kernel *k = ir_parse(h.qn, text);
+        const int loads = count_in_ir(k, "load <8 x float>") + count_in_ir(k, "load <16 x float>") +
+                          count_in_ir(k, "load <2 x float>") + count_in_ir(k, "load <4 x float>");
+        CHECK_INT(loads == 1, kept[i / 4]);
+        ir_close(k);
+    }
+}
+
 /* ---- the order of instructions --------------------------------------------------------------- */
 
 /* Loads stand before the stores beside them, but those of what was just stored. */
@@ -393,6 +418,7 @@ static void every_test(void) {
     RUN(dots_are_instructions_or_made_of_halves);
     RUN(tables_of_bytes_are_looked_up_in_words);
     RUN(and_in_vectors_of_bytes);
+    RUN(tiles_are_kept_in_registers);
     RUN(bytes_put_together_are_one_load);
     RUN(what_is_stored_is_computed_first);
     RUN(fetches_are_written_and_change_nothing);

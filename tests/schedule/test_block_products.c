@@ -56,7 +56,7 @@ static void blocks_of_bytes_go_by_words_in_lanes(void) {
 }
 
 /* Rows of words whose scale, of a byte, neighbours share: of all that have the `span` bytes of a
- * block it is the one at `at`. With a second sum of `others`, a block each. */
+ * block it is the one at `at`. With a second sum of `others`, a block each, or 8 of a few trips. */
 static void scaled_blocks_of(char text[1300], int group, int span, int others) {
     const int lanes = 320, groups = lanes / group, row = groups * span;
     int n = snprintf(
@@ -81,19 +81,23 @@ static void scaled_blocks_of(char text[1300], int group, int span, int others) {
         "    }\n",
         4096 * row, 4 * lanes, lanes, row, span, group, 4 * group, group, row, span, group);
     const char *end = "    a0[i] = t0[0]\n  }\n}\n";
-    if (others)
-        n += snprintf(text + n, 1300 - (size_t)n,
-                      "    def t2 = f32(0)\n"
-                      "    for c < %d {\n"
-                      "      t2[0] += cast:f32(a1[%d*i + %d*c])\n"
-                      "    }\n",
-                      others, row, span);
+    const char *second = others < 8 ? "    def t2 = f32(0)\n"
+                                      "    for c < %d {\n"
+                                      "      for e < 8 {\n"
+                                      "        t2[0] += cast:f32(a1[%d*i + %d*c + e])\n"
+                                      "      }\n"
+                                      "    }\n"
+                                    : "    def t2 = f32(0)\n"
+                                      "    for c < %d {\n"
+                                      "      t2[0] += cast:f32(a1[%d*i + %d*c])\n"
+                                      "    }\n";
+    if (others) n += snprintf(text + n, 1300 - (size_t)n, second, others, row, span);
     if (others) end = "    a0[i] = sub(t0[0], t2[0])\n  }\n}\n";
     snprintf(text + n, 1300 - (size_t)n, "%s", end);
 }
 
 /* Scales are made in front of the products, of a row where they lie evenly in it; else of a trip,
- * which asks for lines ahead. */
+ * which asks for lines ahead. A second sum of as many trips goes along. */
 static void scales_are_made_side_by_side(void) {
     static const struct {
         int group, span, others;
@@ -102,6 +106,8 @@ static void scales_are_made_side_by_side(void) {
               {4, 17, 0, "split v 4 -> g l\n", "prefetch"},
               {8, 33, 40, "compute_at i o u g\n", "accumulate t2"},
               {8, 33, 40, "rfactor t2 v", "pad"},
+              {8, 33, 5, "fuse o c\n", "pad"},
+              {8, 33, 4, "rfactor t2 v", "fuse"},
               {320, 1281, 0, "split b 64", "compute_at"}};
     for (int i = 0; i < (int)COUNT_OF(of); i++) {
         char text[1300];

@@ -84,6 +84,16 @@ typedef struct llvm_numbered {
     uint32_t serial;
 } llvm_numbered;
 
+/* The vectors that a tile's last stores wrote: see kept.c. */
+enum { LLVM_KEPT = 2 };
+typedef struct llvm_kept {
+    uint32_t version, serial; /* of the memory and of the level then */
+    int depth, n;
+    int lanes[LLVM_KEPT]; /* 0: written over */
+    int64_t first[LLVM_KEPT];
+    val raw[LLVM_KEPT];
+} llvm_kept;
+
 /* One kernel on its way into a unit. */
 typedef struct llvm {
     qn_ctx *ctx;
@@ -121,6 +131,7 @@ typedef struct llvm {
     llvm_tile *tile;   /* by mem_id */
     uint32_t *version; /* by mem_id: counts what is written to it */
     int *written;      /* by mem_id: the deepest open level that writes it */
+    llvm_kept *kept;   /* by mem_id */
     expr_id *stack;    /* for walking expressions */
     uint32_t stack_cap;
     val *memo; /* by expr_id: this statement's values */
@@ -198,10 +209,11 @@ val llvm_mask_apart(llvm *s, val mask, int parts, int part);
 void llvm_interleave(llvm *s, int n, const val *x, val *out);
 /* Lanes first, .., as many as given: those past the end of x are any. */
 val llvm_part(llvm *s, val x, int first, int lanes);
-val llvm_joined(llvm *s, val x, val y);              /* the lanes of both, one behind the other */
-val llvm_repeated(llvm *s, val x, int n, int times); /* each of n lanes so many times */
-val llvm_lane(llvm *s, val x, int lane);             /* x itself when it is a scalar */
-val llvm_gep(llvm *s, val pointer, int64_t size, val index); /* pointer + size*index */
+val llvm_joined(llvm *s, val x, val y); /* the lanes of both, one behind the other */
+val llvm_lanes_at(llvm *s, val x, int lanes, const int *lane); /* of a vector, those */
+val llvm_repeated(llvm *s, val x, int n, int times);           /* each of n lanes so many times */
+val llvm_lane(llvm *s, val x, int lane);                       /* x itself when it is a scalar */
+val llvm_gep(llvm *s, val pointer, int64_t size, val index);   /* pointer + size*index */
 /* An address or index on its way into the loops up to `level`: what LLVM sees there is a plain
  * value and not a recurrence over all the loops around, whose strength reduction takes longer than
  * all of code generation; hoisting has done that work. */
@@ -291,6 +303,12 @@ ll_value llvm_load_runs(llvm *s, llvm_runs r, ll_type element, int level);
 /* A whole vector of them, zeros where the mask's lanes are off. */
 val llvm_load_masked(llvm *s, llvm_address from, ll_type element, val mask, int level);
 void llvm_store_masked(llvm *s, llvm_address to, val raw, val mask);
+
+/* ---- kept.c: vectors that were just stored --------------------------------------------------- */
+
+void llvm_keep(llvm *s, mem_id m, sym index, val raw); /* such a store was written */
+/* What runs of lanes load from there, of a vector that was kept; v NULL: it has to be loaded. */
+val llvm_kept_runs(llvm *s, mem_id m, sym index);
 
 /* ---- lookup.c: tables of 16 bytes in memory -------------------------------------------------- */
 

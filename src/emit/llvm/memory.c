@@ -127,6 +127,10 @@ static val load_memory(llvm *s, const ir_expr *e, val valid, val dyn, int words)
         mask = llvm_full_mask(s, llvm_and_mask(s, mask, whole));
     else
         p.pointer = llvm_or_zeros(s, whole, p.pointer);
+    if (!words && !dyn.v && !valid.v && is_in_runs(s, &p, mask)) {
+        val kept = llvm_kept_runs(s, p.mem, e->load.index);
+        if (kept.v) return llvm_from_memory(s, e->dtype, kept);
+    }
     int level = load_level(s, &p, mask);
     if (is_apart(s, &p, mask, words))
         return llvm_from_memory(s, e->dtype, load_apart(s, e, p, mask, level));
@@ -539,6 +543,8 @@ static void put(llvm *s, store *w, val dyn) {
     else
         store_vector(s, w, p); /* a VEC loop's lanes never meet in one place */
     for (int i = 0; i < w->n; i++) note_written(s, t->store.mem[i]);
+    if (w->n == 1 && t->monoid == MONOID_SET && !w->valid.v && !dyn.v)
+        llvm_keep(s, p[0].mem, t->store.index, llvm_to_memory(s, dtype_at(s, w, 0), w->x[0]));
 }
 
 /* Do these store, for some of them, elements that lie in turn? Which one stores the first, `first`;

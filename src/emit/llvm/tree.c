@@ -281,6 +281,7 @@ void llvm_write(llvm *s, const char *name) {
     emit_launch_of(k, &s->arena, &s->launch);
     s->tile = arena_zeroed(&s->arena, k->mems * sizeof *s->tile);
     s->version = arena_zeroed(&s->arena, k->mems * sizeof *s->version);
+    s->kept = arena_zeroed(&s->arena, k->mems * sizeof *s->kept);
     s->written = arena_zeroed(&s->arena, k->mems * sizeof *s->written);
     find_widths(s);
     for (mem_id m = 1; m < k->mems; m++) open_tile(s, m);

@@ -322,6 +322,10 @@ val llvm_part(llvm *s, val x, int first, int lanes) {
     return shuffled(s, x, x, lanes, lane);
 }
 
+val llvm_lanes_at(llvm *s, val x, int lanes, const int *lane) {
+    return shuffled(s, x, x, lanes, lane);
+}
+
 val llvm_joined(llvm *s, val x, val y) {
     int lane[IR_LANES], lanes = 2 * llvm_lanes_of(s, x);
     for (int i = 0; i < lanes; i++) lane[i] = i;

@@ -201,6 +201,68 @@ bool schedule_block_dots(scheduler *m, loop_chain *c) {
     return true;
 }
 
+bool schedule_part_sums(scheduler *m, stmt_id body) {
+    bool blocks = schedule_has_block_dots(m, body);
+    for (stmt_id s = schedule_at(m, body)->first; blocks && s; s = schedule_at(m, s)->next) {
+        if (schedule_at(m, s)->kind != STMT_LOOP) continue;
+        stmt_id in = schedule_at(m, s)->first;
+        if (schedule_at(m, in)->kind == STMT_LOOP && !schedule_at(m, in)->next &&
+            !schedule_has_inner(m, in) && step_fission(maybe(m), loop_of(m, in)).done)
+            step_fission(maybe(m), loop_of(m, s));
+    }
+    return blocks;
+}
+
+/* A loop of several trips, which has loops in it. */
+static bool goes_in_trips(const scheduler *m, stmt_id s) {
+    return schedule_at(m, s)->kind == STMT_LOOP && schedule_has_inner(m, s) &&
+           schedule_trips(m, s) > 1;
+}
+
+/* Has it dots in it? And sums? */
+static bool has(const scheduler *m, stmt_id loop, bool *sums) {
+    bool words = *sums = false;
+    for (stmt_id s = loop; (s = ir_next(m->k, s, loop));) {
+        const ir_stmt *t = schedule_at(m, s);
+        words |= t->kind == STMT_LOOP && t->l.want == WANT_WORD;
+        *sums |= t->kind == STMT_STORE && t->monoid == MONOID_SUM;
+    }
+    return words;
+}
+
+/* Do both load bytes of the same argument? */
+static bool share_weights(scheduler *m, stmt_id a, stmt_id b) {
+    ir_access *t, *u;
+    uint32_t n = ir_accesses(m->k, a, &t), p = ir_accesses(m->k, b, &u);
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < p && t[i].load && schedule_is_arg(m, &t[i]); k++)
+            if (u[k].load && u[k].mem == t[i].mem &&
+                qn_dtype_size((qn_dtype)ir_m(m->k, u[k].mem)->dtype) == 1)
+                return true;
+    return false;
+}
+
+/* The first loop of the body that may become one with s, which is one of them, too. */
+static bool join(scheduler *m, stmt_id body, stmt_id s) {
+    bool behind = false, sums;
+    for (stmt_id d = schedule_at(m, body)->first; d; d = schedule_at(m, d)->next) {
+        behind |= d == s;
+        if (d == s || !goes_in_trips(m, d) || !has(m, d, &sums) || !share_weights(m, s, d))
+            continue;
+        if (schedule_trips(m, d) == schedule_trips(m, s))
+            return step_fuse(maybe(m), loop_of(m, behind ? s : d), loop_of(m, behind ? d : s));
+    }
+    return false;
+}
+
+void schedule_join_sums(scheduler *m, stmt_id body) {
+    for (stmt_id s = schedule_at(m, body)->first, next; s; s = next) {
+        bool sums;
+        next = schedule_at(m, s)->next;
+        if (goes_in_trips(m, s) && !has(m, s, &sums) && sums) join(m, body, s);
+    }
+}
+
 bool schedule_block_dots_shared(scheduler *m, loop_chain *c, block_loops *l) {
     block_dots d;
     if (!schedule_is_block_dots(m, c, &d)) return false;
