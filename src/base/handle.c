@@ -31,8 +31,11 @@ static const char *const kind_name[] = {[HANDLE_DEAD] = "nothing",
 
 static void handles_more(qn_ctx *qn) {
     handle_block *b = heap_zeroed(&qn->heap, sizeof *b);
-    b->next = qn->handles.block;
-    qn->handles.block = b;
+    if (qn->handles.last)
+        qn->handles.last->next = b;
+    else
+        qn->handles.block = b;
+    qn->handles.last = b;
     qn->handles.fresh = HANDLES_A_BLOCK;
 }
 
@@ -45,7 +48,7 @@ handle *handle_make(qn_ctx *qn, int kind, void *object) {
         s->oldest = h->next;
         s->dead--;
     } else {
-        h = &s->block->slot[HANDLES_A_BLOCK - s->fresh--].handle;
+        h = &s->last->slot[HANDLES_A_BLOCK - s->fresh--].handle;
     }
     h->ctx = qn;
     h->object = object;

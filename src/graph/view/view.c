@@ -18,14 +18,17 @@
 
 typedef bool (*handle_test)(const tensor *other, const tensor *t, uint32_t number);
 
-/* Of all living tensors, the oldest that is so for t and a number. Slow: it looks at each. */
-static tensor *oldest_that(const qn_ctx *qn, handle_test is_so, const tensor *t, uint32_t number) {
+/* Of all living tensors, the oldest that is so for t and a number. Slow: it looks at each, until it
+ * has seen `most` of those that are so. */
+static tensor *oldest_that(const qn_ctx *qn, handle_test is_so, const tensor *t, uint32_t number,
+                           uint32_t most) {
     tensor *oldest = NULL;
-    for (handle_block *b = qn->handles.block; b; b = b->next)
-        for (int i = 0; i < HANDLES_A_BLOCK; i++) {
+    for (handle_block *b = qn->handles.block; b && most; b = b->next)
+        for (int i = 0; i < HANDLES_A_BLOCK && most; i++) {
             tensor *other = (tensor *)&b->slot[i].handle;
             if (other->h.kind != HANDLE_TENSOR || !is_so(other, t, number)) continue;
             if (!oldest || other->number < oldest->number) oldest = other;
+            most--;
         }
     return oldest;
 }
@@ -41,17 +44,18 @@ static bool has_variable(const tensor *other, const tensor *t, uint32_t variable
 }
 
 tensor *graph_handle_of(const graph *g, node_id n) {
-    return oldest_that(g->ctx, has_node, NULL, n);
+    const uint32_t holders = node_at(g, n)->holders;
+    return oldest_that(g->ctx, has_node, NULL, n, holders < HOLDERS_MANY ? holders : UINT32_MAX);
 }
 
 /* Has a tensor that was assigned to, by its number, still a handle? */
 static bool variable_lives(const graph *g, uint32_t variable) {
     if (!variable || variable == VARIABLE_SHARED) return variable;
-    return oldest_that(g->ctx, has_variable, NULL, variable) != NULL;
+    return oldest_that(g->ctx, has_variable, NULL, variable, UINT32_MAX) != NULL;
 }
 
 uint32_t variable_since(const graph *g, uint32_t variable) {
-    const tensor *t = oldest_that(g->ctx, has_variable, NULL, variable);
+    const tensor *t = oldest_that(g->ctx, has_variable, NULL, variable, UINT32_MAX);
     return t ? t->h.since : 0;
 }
 
@@ -91,7 +95,7 @@ static bool shows_the_same(const tensor *other, const tensor *t, uint32_t n) {
 static tensor *named_by(tensor *t, const tensor *base, node_id n) {
     if (!t->h.of) return t;
     if (n == t->node) return base && base->node == n ? (tensor *)base : t;
-    return oldest_that(t->h.ctx, shows_the_same, t, n);
+    return oldest_that(t->h.ctx, shows_the_same, t, n, UINT32_MAX);
 }
 
 static view_found look(tensor *t, const tensor *base, node_id n, tensor **named) {
@@ -107,7 +111,7 @@ static view_found look(tensor *t, const tensor *base, node_id n, tensor **named)
 
 view_found view_owner(tensor *t, tensor **owner, node_id *end) {
     const graph *g = t->h.ctx->graph;
-    const tensor *base = t->h.of ? oldest_that(t->h.ctx, is_base, t, 0) : NULL;
+    const tensor *base = t->h.of ? oldest_that(t->h.ctx, is_base, t, 0, UINT32_MAX) : NULL;
     view_found last = VIEW_OF_NONE;
     *owner = NULL;
     *end = t->node;
