@@ -490,8 +490,8 @@ typedef struct handle_block {
 } handle_block;
 typedef struct handle_store {
     handle_block *block, *last; /* all of them, in the order in which they were made */
-    handle *oldest, *newest; /* of the dead ones */
-    uint32_t dead, fresh;    /* how many; slots of the last block not used yet */
+    handle *oldest, *newest;    /* of the dead ones */
+    uint32_t dead, fresh;       /* how many; slots of the last block not used yet */
 } handle_store;
 
 /* The handle that a public pointer names or named. */

@@ -117,7 +117,8 @@ static void more_rows_than_columns_share_them_in_parts(void) {
         " for i < 16 {\n for j < 4096 {\n def t0 = f32(0)\n for k < 4096 {\n"
         " t0[0] += mul(a1[4096*i + k], mul(f32(0.25), cast:f32(a2[4096*j + k])))\n }\n"
         " a0[4096*i + j] = t0[0]\n }\n }\n}\n";
-    check_default(text, "split i 4 -> it mr", "split j 1");
+    check_default(text, "split i 4 -> it mr", "split j 1 ");
+    check_default(text, "split j 1024 -> nr jc", "stage a2"); /* far from each other */
     check_default(text, "prefetch_distance a2", "stage a2");
 }
 
@@ -250,7 +251,7 @@ static void few_rows_go_along_the_sum(void) {
     narrow.vector_bytes = 32;
     narrow.registers = 16;
     check_default_of(&narrow, many, "split i 4 -> it mr", "stage a2");
-    check_default_of(&narrow, few, "split j 3 -> jc nr", "stage a2");
+    check_default_of(&narrow, few, "split j 256 -> nr jc\nswap nr jc\n", "stage a2"); /* far */
 }
 
 /* Rows a way of the first cache apart collide there: they are read from a copy. */

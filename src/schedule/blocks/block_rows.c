@@ -13,7 +13,8 @@
  * which mr rows share, and a vector of each row, which the columns share. Scales are made in front
  * of a trip of u vectors, for all of the tile. Other sums of a row, as that of least values, get
  * the same tile; each goes along its own loop. Columns are outside: the rows are in the first or
- * second cache, weights come from memory once. */
+ * second cache, weights come from memory once. The columns of a tile are far from each other, the
+ * first of each half: streams side by side in one page are none that a prefetcher knows. */
 #include "schedule/schedule.h"
 
 enum { COLUMNS = 2, MOST_LOOPS = 16 };
@@ -71,11 +72,28 @@ static int64_t choose_rows(const scheduler *m, loop_h row) {
     return rows < most ? rows : ceil_div(rows, ceil_div(rows, most));
 }
 
-/* Weights come from memory, two columns at a time, and the prefetcher begins anew at each: what
- * columns have of their own, and the first cache does not hold, is asked for a page ahead. */
+/* Products of a row and a column. */
+static double products_of(scheduler *m, stmt_id body) {
+    block_dots d;
+    for (stmt_id s = schedule_at(m, body)->first; s; s = schedule_at(m, s)->next) {
+        if (schedule_at(m, s)->kind != STMT_LOOP) continue;
+        loop_chain c = loop_chain_of(m, s);
+        double all = 1;
+        if (!schedule_is_block_dots(m, &c, &d)) continue;
+        for (int i = 0; i < c.n; i++) all *= (double)trips_of(m, c.loop[i]);
+        for (int i = 0; i < d.words.n; i++) all *= (double)trips_of(m, d.words.loop[i]);
+        return all;
+    }
+    return 0;
+}
+
+/* Weights come from memory, and where that would be idle, for all that the rows take of each byte,
+ * what columns have of their own, and the first cache does not hold, is asked for a page ahead. */
 static void ask_for_columns(scheduler *m, stmt_id body, loop_h row, loop_h column) {
     ir_access *t;
     uint32_t n = ir_accesses(m->k, body, &t);
+    const double all =
+        products_of(m, body) * (double)trips_of(m, row) * (double)trips_of(m, column);
     for (mem_id i = 1; i < m->k->mems; i++) {
         bool moves = false, shared = true;
         for (uint32_t a = 0; a < n; a++) {
@@ -83,8 +101,9 @@ static void ask_for_columns(scheduler *m, stmt_id body, loop_h row, loop_h colum
             moves |= sym_uses(m->k->syms, t[a].index, var_of(m, column));
             shared &= !sym_uses(m->k->syms, t[a].index, var_of(m, row));
         }
-        if (moves && shared &&
-            schedule_bytes(m, i, sym_lo(m->k->syms, ir_m(m->k, i)->size)) > machine_l1(m->limits))
+        const int64_t bytes = schedule_bytes(m, i, sym_lo(m->k->syms, ir_m(m->k, i)->size));
+        if (moves && shared && bytes > machine_l1(m->limits) &&
+            all >= (double)m->limits->memory_ops * (double)bytes)
             step_prefetch_distance(maybe(m), i, m->limits->page);
     }
 }
@@ -108,7 +127,9 @@ bool schedule_block_rows(scheduler *m, stmt_id loop) {
     loop_h tile[2] = {row.inner};
     int n = 1;
     if (trips_of(m, c.loop[1]) % COLUMNS == 0) {
-        column = step_split(m, c.loop[1], COLUMNS, "jo", "nr");
+        loop2 far = step_split(m, c.loop[1], trips_of(m, c.loop[1]) / COLUMNS, "nr", "jo");
+        step_swap(m, far.outer, far.inner);
+        column = (loop2){far.inner, far.outer};
         tile[n++] = column.inner;
     }
     step_swap(m, row.inner, column.outer);

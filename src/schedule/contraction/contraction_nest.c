@@ -376,13 +376,29 @@ static int64_t rows_copied(const plan *p, int64_t r, int64_t each) {
     return part < COPY_COLUMNS ? 0 : part;
 }
 
+/* Do the columns come from memory? */
+static bool comes_from_memory(const plan *p) {
+    int64_t all = sat_mul(p->columns, trips_of(p->m, p->sum));
+    return sat_mul(all, p->size) > machine_second(p->m->limits);
+}
+
+/* The columns that are taken together. From memory they are far from each other, the first of each
+ * part of all: streams side by side in one page are none that a prefetcher knows. */
+static loop2 columns_apart(const plan *p, int64_t each) {
+    scheduler *m = p->m;
+    if (each < 2 || !comes_from_memory(p)) return step_split(m, p->nest.column, each, "jc", "nr");
+    loop2 far = step_split(m, p->nest.column, p->columns / each, "nr", "jc");
+    step_swap(m, far.outer, far.inner);
+    return (loop2){far.inner, far.outer};
+}
+
 /* The nest for few rows, r of them at a time and `each` columns. false: only begun; correct, if
  * slow. */
 static bool build_few_rows(plan *p, int64_t r, int64_t each, int after) {
     scheduler *m = p->m;
     int lanes = ir_m(m->k, p->tile)->sum.lanes;
     int64_t shared = shared_vectors(p, lanes, r * each), part = rows_copied(p, r, each);
-    loop2 column = step_split(m, p->nest.column, each, "jc", "nr");
+    loop2 column = columns_apart(p, each);
     loop_h columns_loop = p->nest.jc = column.outer;
     step_want(m, column.inner, WANT_UNROLL);
     if (r < p->rows) {
@@ -457,8 +473,9 @@ bool contraction_few_rows(plan *p, int after) {
         !sym_is_const(k->syms, extent_of(m, p->sum), &deep))
         return false;
     if (deep % lanes) return false;
+    const bool memory = comes_from_memory(p);
     int64_t some = choose_few(p, r, n, &each);
-    if (build_few_rows(p, some, each, after) && n * deep * p->size > machine_second(m->limits))
+    if (build_few_rows(p, some, each, after) && memory)
         step_prefetch_distance(m, largest_of(p), m->limits->page);
     return true;
 }
