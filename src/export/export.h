@@ -5,8 +5,10 @@
  *     layout.c      where each value of the plan lies in the program
  *     loops.c       loops: a body's values, its function, and the trips around it
  *     lanes.c       sums across the lanes of vectors, in the order of the device's code
+ *     vector_tree.c  trees for vectors: unrolled, with lanes of powers of two
  *     vector.c      loops over lanes as statements about vectors
- *     vector_types.c  the types of vectors, and loads and stores of some lanes
+ *     vector_memory.c  where lanes lie in memory, and which of them are on
+ *     vector_types.c  the types of vectors, and what GNU C has no operator for
  *     vector_ops.c  the operations that they have
  *     kernels.c     the kernels' functions, of the trees that the device's code was made of
  *     prune.c       helpers that nothing calls are left out
@@ -182,16 +184,33 @@ void export_loop_call(const export *e, const export_part *part, uint32_t launch,
 /* A finished tree's sums across lanes by halves; raises. */
 void export_lanes(kernel *k, arena *a);
 
+/* ---- vector_tree.c --------------------------------------------------------------------------- */
+
+void export_vector_tree(kernel *k);             /* a tree for vectors; raises */
+bool export_is_vector(kernel *k, stmt_id loop); /* is it a loop for export_vector? */
+
 /* ---- vector.c -------------------------------------------------------------------------------- */
 
-/* The vector types that a file needs: by the lanes' dtype, a bit for each power of two. */
+/* What a file needs for a vector type: the type, and macros (vector_types.c). */
+typedef enum vector_need {
+    VECTOR_TYPE,
+    VECTOR_FUSED,
+    VECTOR_COMPARED,
+    VECTOR_MASKED,
+    VECTOR_SHUFFLED,
+    VECTOR_LOOKED_UP,
+    VECTOR_ROOT,
+    VECTOR_NEEDS
+} vector_need;
+/* Most lanes, and how many powers of two that are; of the tables that are looked up. */
+enum { VECTOR_LANES = 64, VECTOR_LOGS = 7, VECTOR_ENTRIES = 16 };
+
+/* By need and the lanes' dtype, a bit for each power of two. */
 typedef struct export_types {
-    uint32_t used[DTYPE_COUNT], masked[DTYPE_COUNT];
+    uint32_t needs[VECTOR_NEEDS][DTYPE_COUNT];
     uint32_t zero; /* constants of nothing: a bit for each dtype */
     bool rolled;   /* are there loops that are not to be unrolled? */
 } export_types;
-void export_unroll(kernel *k);                  /* UNROLL loops of constant extent; raises */
-bool export_is_vector(kernel *k, stmt_id loop); /* is it a loop for export_vector? */
 int *export_named(kernel *k, arena *a); /* by memory: lanes of its registers, or 0; raises */
 bool export_holds_tile(kernel *k, arena *a, const int *named, stmt_id loop); /* raises */
 void export_vector(clike *c, export_types *types, arena *a, const int *named, stmt_id loop);
@@ -208,9 +227,26 @@ typedef struct vectors {
     uint8_t *wanted, *wide;       /* by expression */
     char letter;                  /* names of nodes begin with it */
 } vectors;
-/* The name of a vector type, which the file will define; raises, as the next. */
+/* The name of a vector type, which the file will define, with what is needed besides; raises, as
+ * the next. */
 const char *vector_type(vectors *v, int dtype);
+const char *vector_type_for(vectors *v, int dtype, vector_need need);
 void vector_wide(vectors *v, expr_id e); /* the expression as a vector: a scalar in all lanes */
+
+/* ---- vector_memory.c ------------------------------------------------------------------------- */
+
+sym vector_at_lane(vectors *v, sym a, int64_t l);
+void vector_memory(vectors *v, mem_id m); /* its name */
+/* From one lane to the next so many elements, -1 or 1 to 4; 0: it is not that. */
+int vector_step(vectors *v, mem_id m, sym index);
+bool vector_is_linear(vectors *v, sym condition); /* can it be written as a mask? */
+void vector_mask(vectors *v, sym condition);
+/* A whole vector as an operand; base, index and mask as arguments. */
+void vector_place(vectors *v, const char *type, bool reads, mem_id m, sym index);
+void vector_masked_place(vectors *v, mem_id m, sym index, sym valid);
+/* Is the load one of lanes apart, which is done by whole vectors? `valid`: all its conditions. */
+bool vector_is_apart(vectors *v, const ir_expr *x, sym valid);
+void vector_load_apart(vectors *v, expr_id e, const ir_expr *x, sym valid);
 
 /* ---- vector_ops.c ---------------------------------------------------------------------------- */
 
@@ -219,8 +255,9 @@ bool vector_native(vectors *v, expr_id e, const ir_expr *x);
 
 /* ---- vector_types.c -------------------------------------------------------------------------- */
 
-const char *vector_lane_name(int dtype);                   /* f32: of the type's name */
-const char *vector_lane_type(int dtype);                   /* float */
+const char *vector_lane_name(int dtype); /* f32: of the type's name */
+const char *vector_lane_type(int dtype); /* float */
+void vector_need_of(export_types *t, int dtype, int lanes, vector_need need);
 void export_define_types(const export_types *t, str *out); /* and what is done by them; raises */
 
 /* ---- kernels.c ------------------------------------------------------------------------------- */

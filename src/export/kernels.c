@@ -26,6 +26,11 @@ static const char quotient_text[] =
     "    return q - (x < q * y);\n"
     "}\n";
 
+/* To the end of the file: gcc would carry what a trip loads to the next trips, in registers that a
+ * tile needs, and spill those. */
+static const char options[] =
+    "#ifndef __clang__\n#pragma GCC optimize(\"no-predictive-commoning\")\n#endif\n";
+
 static const clike_dialect dialect = {
     .header = "", .global = "", .shared = "", .table = "static const ", .unroll = ""};
 
@@ -129,6 +134,21 @@ static void write_trips(writer *w, stmt_id loop) {
     clike_close_block(c);
 }
 
+/* As the device's code does: of arguments to the second cache, of what is read on to the first. No
+ * pointer is computed: the place may be behind the memory's end. */
+static void write_prefetch(writer *w, const ir_stmt *t) {
+    clike *c = &w->c;
+    const ir_memory *m = ir_m(c->k, t->prefetch.mem);
+    bool argument = m->scope == MEM_ARG;
+    clike_line(c);
+    str_addf(c->out, "__builtin_prefetch((const void *)((uintptr_t)%c%d + %d * (uintptr_t)(",
+             argument ? 'a' : 't', argument ? m->arg : ir_tile_number(c->k, t->prefetch.mem),
+             (int)qn_dtype_size((qn_dtype)m->dtype));
+    clike_sym(c, t->prefetch.index);
+    str_addf(c->out, ")), %d, %d);\n", argument && m->access & ACCESS_WRITE,
+             argument && !m->ahead ? 2 : 3);
+}
+
 static void write_vectors(writer *w, stmt_id block) {
     clike *c = &w->c;
     for (stmt_id s = ir_s(c->k, block)->first; s; s = ir_s(c->k, s)->next) {
@@ -137,6 +157,8 @@ static void write_vectors(writer *w, stmt_id block) {
             export_vector(c, &w->types, &w->scratch, w->named, s);
         else if (t.kind == STMT_LOOP && t.loop != LOOP_VEC)
             write_trips(w, s);
+        else if (t.kind == STMT_PREFETCH)
+            write_prefetch(w, &t);
         else if (t.kind == STMT_DEF && w->named[t.def.mem])
             export_registers(c, &w->types, &w->scratch, w->named, s);
         else
@@ -211,6 +233,7 @@ static void write_all(export *e, bool fast, str *out) {
     w->c.out = &w->c.body;
     for (uint32_t i = 0; i < e->functions; i++) write_function(w, i);
     if (fast) export_define_types(&w->types, out);
+    if (fast) str_add(out, options);
     export_prune(&e->arena, &w->c.helpers, &w->c.body, out);
     if (w->c.body.s) str_addn(out, w->c.body.s, w->c.body.len);
     cleanup_run(h, &undo);

@@ -26,7 +26,7 @@ void export_prepare(export *e, export_program *x) {
     emit_launch_of(x->k, &e->arena, &plain);
     find_uses(x, &e->arena);
     x->vectors = ir_clone(x->k);
-    export_unroll(x->vectors);
+    export_vector_tree(x->vectors);
     emit_launch_of(x->vectors, &e->arena, &wide);
     x->scratch = (size_t)(plain.scratch > wide.scratch ? plain.scratch : wide.scratch);
 }

@@ -11,7 +11,7 @@
  * What has no such form (a function by bits, a gather, a narrow float) is a loop over the lanes of
  * one node. Which lanes are on is a mask of bits, and loads and stores under it are macros of the
  * type (vector_types.c). Registers whose every access is a whole vector are variables, t0_3;
- * that needs unrolled loops to be unrolled here (export_unroll). A truth is a vector of i32, 0 or
+ * that needs unrolled loops to be unrolled (vector_tree.c). A truth is a vector of i32, 0 or
  * -1. Everything has the bits of the plain loop.
  *
  * Variables of the tree are written as NAME_, so no name made here ends in _: x5y, and r. */
@@ -19,68 +19,9 @@
 
 #include <stdio.h>
 
-enum { MOST_COPIES = 64, MOST_STATEMENTS = 6000, MOST_LANES = 64, MOST_NAMED = 64 };
-
-/* ---- unrolling ------------------------------------------------------------------------------- */
-
-static void unroll(kernel *k, stmt_id loop, int64_t n) {
-    sym var = ir_s(k, loop)->l.var;
-    for (int64_t i = 0; i < n; i++) {
-        sym at = sym_const(k->syms, i);
-        stmt_id copy = i + 1 < n ? ir_copy(k, loop) : loop, s;
-        if (copy != loop) {
-            ir_insert(k, copy, ir_s(k, loop)->parent, loop);
-            ir_rename(k, copy);
-            var = ir_s(k, copy)->l.var;
-        } else {
-            var = ir_s(k, loop)->l.var;
-        }
-        while ((s = ir_s(k, copy)->first) != 0) {
-            ir_subst(k, s, 1, &var, &at);
-            s = ir_s(k, copy)->first;
-            ir_move(k, s, ir_s(k, copy)->parent, copy);
-        }
-        ir_unlink(k, copy);
-    }
-}
-
-static stmt_id next_unrolled(const kernel *k, int64_t *n) {
-    stmt_id found = 0;
-    for (stmt_id s = k->root; s; s = ir_next(k, s, k->root))
-        if (ir_s(k, s)->kind == STMT_LOOP && ir_s(k, s)->loop == LOOP_UNROLL &&
-            sym_is_const(k->syms, ir_s(k, s)->l.extent, n) && *n <= MOST_COPIES)
-            found = s; /* the last one: those in it are gone already */
-    if (found) sym_is_const(k->syms, ir_s(k, found)->l.extent, n);
-    return found;
-}
-
-void export_unroll(kernel *k) {
-    int64_t n;
-    for (stmt_id loop; k->stmts < MOST_STATEMENTS && (loop = next_unrolled(k, &n)) != 0;)
-        if (n > 0)
-            unroll(k, loop, n);
-        else
-            ir_unlink(k, loop);
-}
+enum { MOST_NAMED = 64 };
 
 /* ---- which loops, which registers ------------------------------------------------------------ */
-
-bool export_is_vector(kernel *k, stmt_id loop) {
-    int64_t n;
-    const ir_stmt *l = ir_s(k, loop);
-    if (l->kind != STMT_LOOP || l->loop != LOOP_VEC || !sym_is_const(k->syms, l->l.extent, &n) ||
-        n < 2 || n > MOST_LANES || (n & (n - 1)))
-        return false;
-    for (stmt_id s = l->first; s; s = ir_s(k, s)->next) {
-        const ir_stmt *t = ir_s(k, s);
-        if (t->kind == STMT_PREFETCH) continue;
-        if (t->kind != STMT_STORE || t->store.dyn || !sym_uses(k->syms, t->store.index, l->l.var) ||
-            ir_expr_uses(k, t->store.guard, l->l.var) ||
-            (t->store.guard && sym_uses(k->syms, t->store.valid, l->l.var)))
-            return false; /* a guard is one for all lanes, and asked where all or none may be on */
-    }
-    return true;
-}
 
 /* The number of the register that a whole vector is; false: it is none. */
 static bool register_at(kernel *k, sym index, sym var, int lanes, int64_t *number) {
@@ -104,6 +45,7 @@ int *export_named(kernel *k, arena *a) {
                     ir_s(k, t[i].at)->kind == STMT_STORE && export_is_vector(k, loop) && !t[i].dyn;
         fine = fine && sym_is_const(k->syms, l->l.extent, &lanes) &&
                register_at(k, t[i].index, l->l.var, (int)lanes, &number) && number < MOST_NAMED &&
+               number * lanes < sym_hi(k->syms, ir_m(k, t[i].mem)->size) &&
                (!t[i].load || (t[i].valid == SYM_TRUE && !t[i].guard)) &&
                (!named[t[i].mem] || named[t[i].mem] == (int)lanes);
         named[t[i].mem] = fine ? (int)lanes : -1;
@@ -140,27 +82,16 @@ bool export_holds_tile(kernel *k, arena *a, const int *named, stmt_id loop) {
 
 /* ---- types ----------------------------------------------------------------------------------- */
 
-static int log2_of(int n) {
-    int log = 0;
-    while (1 << log < n) log++;
-    return log;
-}
-
-/* The name of a vector type, which the file will define. */
-const char *vector_type(vectors *v, int dtype) {
+/* The name of a vector type. */
+const char *vector_type_for(vectors *v, int dtype, vector_need need) {
     if (dtype == QN_BOOL) dtype = QN_I32;
     if (dtype_is_narrow(dtype)) dtype = dtype_rows[dtype].acc;
-    v->types->used[dtype] |= 1u << log2_of(v->lanes);
+    vector_need_of(v->types, dtype, v->lanes, need);
     return arena_printf(v->a, "%sx%d", vector_lane_name(dtype), v->lanes);
 }
 
-/* The same, whose file will define masked loads and stores of it, too. */
-static const char *masked_type(vectors *v, int dtype) {
-    const char *name = vector_type(v, dtype);
-    if (dtype == QN_BOOL) dtype = QN_I32;
-    if (dtype_is_narrow(dtype)) dtype = dtype_rows[dtype].acc;
-    v->types->masked[dtype] |= 1u << log2_of(v->lanes);
-    return name;
+const char *vector_type(vectors *v, int dtype) {
+    return vector_type_for(v, dtype, VECTOR_TYPE);
 }
 
 /* ---- operands -------------------------------------------------------------------------------- */
@@ -270,100 +201,6 @@ static void close_node(vectors *v, expr_id e) {
 
 /* ---- loads ----------------------------------------------------------------------------------- */
 
-static sym at_lane(vectors *v, sym a, int64_t l) {
-    sym value = sym_const(v->k->syms, l);
-    return sym_subst(v->k->syms, a, 1, &v->var, &value);
-}
-
-static void memory(vectors *v, mem_id m) {
-    const ir_memory *mem = ir_m(v->k, m);
-    if (mem->scope == MEM_ARG)
-        str_addf(v->c->out, "a%d", mem->arg);
-    else
-        str_addf(v->c->out, "t%d", ir_tile_number(v->k, m));
-}
-
-/* Are elements in memory what they are in variables? */
-static bool is_plain(const vectors *v, mem_id m) {
-    int dtype = ir_m(v->k, m)->dtype;
-    return dtype != QN_BOOL && (ir_m(v->k, m)->scope == MEM_REG || !dtype_is_narrow(dtype));
-}
-
-static bool is_contiguous(vectors *v, mem_id m, sym index) {
-    sym coef, rest;
-    return is_plain(v, m) && ir_linear(v->k, index, v->var, &coef, &rest) && coef == SYM_ONE;
-}
-
-/* coef*lane + rest >= 0, coef a number. */
-static bool is_bound(vectors *v, sym fact, int64_t *coef, sym *rest) {
-    sym c;
-    return ir_linear(v->k, fact, v->var, &c, rest) && sym_is_const(v->k->syms, c, coef) &&
-           *coef > -MOST_LANES && *coef < MOST_LANES;
-}
-
-/* Can it be written as a mask? */
-static bool is_linear(vectors *v, sym condition) {
-    sym_store *syms = v->k->syms;
-    const sym *x;
-    sym rest;
-    int64_t coef;
-    int n = sym_operands(syms, condition, &x);
-    if (!sym_uses(syms, condition, v->var)) return true;
-    if (sym_kind_of(syms, condition) == SYM_GE0) return is_bound(v, x[0], &coef, &rest);
-    bool all = sym_kind_of(syms, condition) == SYM_AND;
-    sym *part = arena_alloc(v->a, ((size_t)n + 1) * sizeof *part);
-    memcpy(part, x, (size_t)n * sizeof *part);
-    for (int i = 0; i < n && all; i++) all = is_linear(v, part[i]);
-    return all;
-}
-
-/* The lanes in which a linear condition holds, a bit each: lanes_below(60 - 16*i_), say. Of lanes
- * there are not, too. */
-static void mask(vectors *v, sym condition) {
-    sym_store *syms = v->k->syms;
-    str *out = v->c->out;
-    const sym *x;
-    sym rest;
-    int64_t coef = 0;
-    int n = sym_operands(syms, condition, &x);
-    if (!sym_uses(syms, condition, v->var)) {
-        str_add(out, "lanes_if(");
-        clike_truth(v->c, condition);
-        str_add(out, ")");
-    } else if (sym_kind_of(syms, condition) == SYM_GE0) {
-        is_bound(v, x[0], &coef, &rest);
-        sym first =
-            sym_sub(syms, SYM_ZERO, sym_div(syms, rest, sym_const(syms, coef < 0 ? -coef : coef)));
-        str_add(out, coef > 0 ? "~lanes_below(" : "lanes_below(");
-        clike_sym(v->c, coef > 0 ? first : sym_sub(syms, SYM_ONE, first));
-        str_add(out, ")");
-    } else {
-        sym *part = arena_alloc(v->a, ((size_t)n + 1) * sizeof *part);
-        memcpy(part, x, (size_t)n * sizeof *part);
-        for (int i = 0; i < n; i++) {
-            if (i) str_add(out, " & ");
-            mask(v, part[i]);
-        }
-    }
-}
-
-static void place_at(vectors *v, const char *type, bool reads, mem_id m, sym index) {
-    str_addf(v->c->out, "*(%s%s_u *)(", reads ? "const " : "", type);
-    memory(v, m);
-    str_add(v->c->out, " + (");
-    clike_sym(v->c, at_lane(v, index, 0));
-    str_add(v->c->out, "))");
-}
-
-/* The base and the index as two arguments: where no lane is on there may be no such place. */
-static void masked_place(vectors *v, mem_id m, sym index, sym valid) {
-    memory(v, m);
-    str_add(v->c->out, ", ");
-    clike_sym(v->c, at_lane(v, index, 0));
-    str_add(v->c->out, ", ");
-    mask(v, valid);
-}
-
 static void lane_load(vectors *v, const ir_expr *x, sym valid) {
     clike *c = v->c;
     bool convert = ir_m(v->k, x->load.mem)->scope != MEM_REG && dtype_is_narrow(x->dtype);
@@ -373,7 +210,7 @@ static void lane_load(vectors *v, const ir_expr *x, sym valid) {
     if (x->load.guard) lane(v, x->load.guard);
     if (valid != SYM_TRUE || x->load.guard) str_add(c->out, " ? ");
     if (convert) clike_load(c, x->dtype);
-    memory(v, x->load.mem);
+    vector_memory(v, x->load.mem);
     str_add(c->out, "[");
     clike_sym(c, x->load.index);
     if (x->load.dyn) str_add(c->out, " + ");
@@ -397,19 +234,24 @@ static void wide_load(vectors *v, expr_id e, const int *named) {
                  (long long)number);
         return;
     }
-    bool whole = !x.load.guard && !x.load.dyn && is_contiguous(v, m, x.load.index);
+    bool whole = !x.load.guard && !x.load.dyn && vector_step(v, m, x.load.index) == 1;
     if (whole && valid == SYM_TRUE) {
         clike_line(c);
         str_addf(c->out, "const %s %c%u = ", type, v->letter, e);
-        place_at(v, type, true, m, x.load.index);
+        vector_place(v, type, true, m, x.load.index);
         str_add(c->out, ";\n");
         return;
     }
-    if (whole && is_linear(v, valid)) {
+    if (whole && vector_is_linear(v, valid)) {
         clike_line(c);
-        str_addf(c->out, "LOAD_%s(%c%u, ", masked_type(v, x.dtype), v->letter, e);
-        masked_place(v, m, x.load.index, valid);
+        str_addf(c->out, "LOAD_%s(%c%u, ", vector_type_for(v, x.dtype, VECTOR_MASKED), v->letter,
+                 e);
+        vector_masked_place(v, m, x.load.index, valid);
         str_add(c->out, ");\n");
+        return;
+    }
+    if (vector_is_apart(v, &x, valid)) {
+        vector_load_apart(v, e, &x, valid);
         return;
     }
     clike_line(c);
@@ -445,8 +287,27 @@ static void by_lanes_op(vectors *v, const ir_expr *x, void (*put)(vectors *v, ex
 
 static void table(vectors *v, const ir_expr *x, void (*put)(vectors *v, expr_id e)) {
     clike_table(v->c, x->table.number);
+    str_add(v->c->out, "[(int)(");
     put(v, x->table.index);
     str_addf(v->c->out, " & %d)]", v->k->table[x->table.number].n - 1);
+}
+
+/* A table that fits registers. */
+static bool look_up(vectors *v, expr_id e, const ir_expr *x) {
+    bool words = qn_dtype_size((qn_dtype)x->dtype) == 4 && x->dtype != QN_BOOL &&
+                 qn_dtype_size((qn_dtype)ir_e(v->k, x->table.index)->dtype) == 4;
+    if (!words || v->k->table[x->table.number].n != VECTOR_ENTRIES ||
+        (v->lanes != 8 && v->lanes != 16))
+        return false;
+    vector_type(v, QN_I32);
+    clike_line(v->c);
+    str_addf(v->c->out, "LOOKUP_%s(%c%u, ", vector_type_for(v, x->dtype, VECTOR_LOOKED_UP),
+             v->letter, e);
+    clike_table(v->c, x->table.number);
+    str_add(v->c->out, ", ");
+    vector_wide(v, x->table.index);
+    str_add(v->c->out, ");\n");
+    return true;
 }
 
 static void wide_node(vectors *v, expr_id e, const int *named) {
@@ -459,6 +320,7 @@ static void wide_node(vectors *v, expr_id e, const int *named) {
         str_add(v->c->out, ";\n");
         return;
     }
+    if (x.kind == EXPR_TABLE && look_up(v, e, &x)) return;
     bool truth = x.dtype == QN_BOOL;
     if (x.kind == EXPR_INDEX) {
         open_node(v, e, 0, NULL);
@@ -491,7 +353,7 @@ static void some_lane(vectors *v) {
     str_add(v->c->out, "((");
     for (int l = rises ? v->lanes - 1 : 0; l < (falls ? 1 : v->lanes); l++) {
         if (l && !rises) str_add(v->c->out, " || ");
-        clike_truth(v->c, at_lane(v, v->lane_valid, l));
+        clike_truth(v->c, vector_at_lane(v, v->lane_valid, l));
     }
     str_add(v->c->out, ") ? ");
 }
@@ -510,7 +372,7 @@ static bool choose_place(vectors *v, const ir_expr *x, bool masked) {
     if (masked) some_lane(v);
     if (asks) clike_truth(c, x->load.valid);
     if (asks) str_add(c->out, " ? ");
-    memory(v, x->load.mem);
+    vector_memory(v, x->load.mem);
     str_add(c->out, " + (");
     clike_sym(c, x->load.index);
     str_add(c->out, ")");
@@ -520,12 +382,19 @@ static bool choose_place(vectors *v, const ir_expr *x, bool masked) {
     return true;
 }
 
+/* Is a lane on whatever the numbers are? */
+static bool is_one_on(vectors *v) {
+    for (int l = 0; l < v->lanes; l++)
+        if (vector_at_lane(v, v->lane_valid, l) == SYM_TRUE) return true;
+    return false;
+}
+
 /* What lanes share is read where one of them is on: elsewhere it may not be there. */
 static void scalar_node(vectors *v, expr_id e) {
     const ir_expr x = *ir_e(v->k, e);
     clike_line(v->c);
     str_addf(v->c->out, "const %s %c%u = ", clike_type(x.dtype), v->letter, e);
-    bool masked = x.kind == EXPR_LOAD && v->lane_valid != SYM_TRUE;
+    bool masked = x.kind == EXPR_LOAD && !is_one_on(v);
     if (x.kind == EXPR_LOAD && choose_place(v, &x, masked)) return;
     if (masked) some_lane(v);
     if (x.kind == EXPR_LOAD)
@@ -617,7 +486,7 @@ static void store_lanes(vectors *v, const ir_stmt *t, mem_id m, expr_id value, i
     if (number >= 0) {
         str_addf(c->out, "r[%s_]", name);
     } else {
-        memory(v, m);
+        vector_memory(v, m);
         str_add(c->out, "[");
         clike_sym(c, t->store.index);
         str_add(c->out, "]");
@@ -639,21 +508,23 @@ static void store_value(vectors *v, const ir_stmt *t, int i, expr_id value, cons
     int64_t number = -1;
     bool all = v->lane_valid == SYM_TRUE;
     if (named[m]) register_at(v->k, t->store.index, v->var, v->lanes, &number);
-    bool whole = named[m] || is_contiguous(v, m, t->store.index);
-    if (!whole || (!all && !is_linear(v, v->lane_valid))) {
+    bool whole = named[m] || vector_step(v, m, t->store.index) == 1;
+    if (!whole || (!all && !vector_is_linear(v, v->lane_valid))) {
         store_lanes(v, t, m, value, number);
         return;
     }
     clike_line(c);
-    if (!all) str_addf(c->out, named[m] ? "BLEND_%s(" : "STORE_%s(", masked_type(v, dtype));
+    if (!all)
+        str_addf(c->out, named[m] ? "BLEND_%s(" : "STORE_%s(",
+                 vector_type_for(v, dtype, VECTOR_MASKED));
     if (named[m])
         str_addf(c->out, "t%d_%lld", ir_tile_number(v->k, m), (long long)number);
     else if (all)
-        place_at(v, vector_type(v, dtype), false, m, t->store.index);
+        vector_place(v, vector_type(v, dtype), false, m, t->store.index);
     else
-        masked_place(v, m, t->store.index, v->lane_valid);
+        vector_masked_place(v, m, t->store.index, v->lane_valid);
     str_add(c->out, all ? " = " : ", ");
-    if (!all && named[m]) mask(v, v->lane_valid);
+    if (!all && named[m]) vector_mask(v, v->lane_valid);
     if (!all && named[m]) str_add(c->out, ", ");
     vector_wide(v, value);
     str_add(c->out, all ? ";\n" : ");\n");

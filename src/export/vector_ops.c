@@ -58,6 +58,13 @@ static bool write_where(vectors *v, expr_id e, const ir_expr *x) {
     return true;
 }
 
+/* The truth of a comparison, as wide as its operands, as a variable: what follows are the first
+ * operand, this sign, the other and ")". */
+static void open_comparison(vectors *v, int dtype, const char *name) {
+    clike_line(v->c);
+    str_addf(v->c->out, "COMPARE_%s(%s, ", vector_type_for(v, dtype, VECTOR_COMPARED), name);
+}
+
 /* x != x ? x : x > y ? x : y, so x where it is NaN or more. */
 static bool write_extreme(vectors *v, expr_id e, const ir_expr *x) {
     if (!is_float(x->dtype) && !is_word(x->dtype)) return false;
@@ -71,13 +78,16 @@ static bool write_extreme(vectors *v, expr_id e, const ir_expr *x) {
         vector_wide(v, x->arg[i]);
         str_add(c->out, ";\n");
     }
-    clike_line(c);
-    str_addf(c->out, "const %s %sm = (%s)(%sa %s %sb)", bits, name, bits, name, sign, name);
-    if (is_float(x->dtype)) str_addf(c->out, " | (%s)(%sa != %sa)", bits, name, name);
-    str_add(c->out, ";\n");
+    open_comparison(v, x->dtype, arena_printf(v->a, "%sm", name));
+    str_addf(c->out, "%sa, %s, %sb);\n", name, sign, name);
+    if (is_float(x->dtype)) {
+        open_comparison(v, x->dtype, arena_printf(v->a, "%sn", name));
+        str_addf(c->out, "%sa, !=, %sa);\n", name, name);
+    }
+    const char *m = is_float(x->dtype) ? arena_printf(v->a, "(%sm | %sn)", name, name)
+                                       : arena_printf(v->a, "%sm", name);
     define(v, e);
-    str_addf(c->out, "(%s)((%sm & (%s)%sa) | (~%sm & (%s)%sb))", type, name, bits, name, name, bits,
-             name);
+    str_addf(c->out, "(%s)((%s & (%s)%sa) | (~%s & (%s)%sb))", type, m, bits, name, m, bits, name);
     return true;
 }
 
@@ -85,10 +95,16 @@ static bool write_compare(vectors *v, expr_id e, const ir_expr *x, const char *s
     int in = ir_e(v->k, x->arg[0])->dtype;
     if (!is_word(in) && !is_float(in)) return false;
     bool wider = qn_dtype_size((qn_dtype)in) == 8;
+    const char *name = arena_printf(v->a, "%c%u%s", v->letter, e, wider ? "w" : "");
+    open_comparison(v, in, name);
+    vector_wide(v, x->arg[0]);
+    str_addf(v->c->out, ", %s, ", sign);
+    vector_wide(v, x->arg[1]);
+    str_add(v->c->out, ")");
+    if (!wider) return true;
+    str_add(v->c->out, ";\n");
     define(v, e);
-    if (wider) str_add(v->c->out, "__builtin_convertvector(");
-    between(v, x, sign);
-    if (wider) str_addf(v->c->out, ", %s)", vector_type(v, QN_BOOL));
+    str_addf(v->c->out, "__builtin_convertvector(%s, %s)", name, vector_type(v, QN_BOOL));
     return true;
 }
 
@@ -154,7 +170,7 @@ static bool write_cast(vectors *v, expr_id e, const ir_expr *x) {
 static bool write_fma(vectors *v, expr_id e, const ir_expr *x) {
     if (!is_float(x->dtype)) return false;
     clike_line(v->c);
-    str_addf(v->c->out, "FMA_%s(%c%u, ", vector_type(v, x->dtype), v->letter, e);
+    str_addf(v->c->out, "FMA_%s(%c%u, ", vector_type_for(v, x->dtype, VECTOR_FUSED), v->letter, e);
     for (int i = 0; i < 3; i++) {
         vector_wide(v, x->arg[i]);
         str_add(v->c->out, i < 2 ? ", " : ")");
@@ -175,6 +191,27 @@ static bool write_negative(vectors *v, expr_id e, const ir_expr *x) {
     define(v, e);
     str_add(v->c->out, "-");
     vector_wide(v, x->arg[0]);
+    return true;
+}
+
+/* All but the sign. */
+static bool write_absolute(vectors *v, expr_id e, const ir_expr *x) {
+    if (!is_float(x->dtype)) return false;
+    bool wide = x->dtype == QN_F64;
+    define(v, e);
+    str_addf(v->c->out, "(%s)((%s)", vector_type(v, x->dtype),
+             vector_type(v, wide ? QN_U64 : QN_U32));
+    vector_wide(v, x->arg[0]);
+    str_addf(v->c->out, " & 0x%s)", wide ? "7fffffffffffffffu" : "7fffffffu");
+    return true;
+}
+
+static bool write_root(vectors *v, expr_id e, const ir_expr *x) {
+    if (!is_float(x->dtype)) return false;
+    clike_line(v->c);
+    str_addf(v->c->out, "SQRT_%s(%c%u, ", vector_type_for(v, x->dtype, VECTOR_ROOT), v->letter, e);
+    vector_wide(v, x->arg[0]);
+    str_add(v->c->out, ")");
     return true;
 }
 
@@ -207,6 +244,10 @@ bool vector_native(vectors *v, expr_id e, const ir_expr *x) {
         return write_not(v, e, x);
     case OP_NEG:
         return write_negative(v, e, x);
+    case OP_ABS:
+        return write_absolute(v, e, x);
+    case OP_SQRT:
+        return write_root(v, e, x);
     case OP_SHL:
     case OP_SHR:
         return write_shift(v, e, x);

@@ -112,6 +112,7 @@ static void print_node(clike *c, expr_id id) {
         print_load(c, &e);
     } else if (e.kind == EXPR_TABLE) {
         clike_table(c, e.table.number);
+        str_add(c->out, "[(int)(");
         print_expr(c, e.table.index);
         str_addf(c->out, " & %d)]", c->k->table[e.table.number].n - 1);
     } else {

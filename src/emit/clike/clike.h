@@ -81,8 +81,8 @@ void clike_constant(clike *c, int dtype, uint64_t bits);
 /* The opening text of an operation's call, "add_i32("; its helper is defined when it is new. The
  * arguments follow, separated by commas, and ")". */
 void clike_call(clike *c, int op, int dtype, int in);
-/* The opening text of a lookup, "table0[(int)("; the table is defined when it is new. Compilers
- * gather by numbers of 32 bits with signs in half of the time. */
+/* The name of a table, which is defined when it is new. Compilers gather by numbers of 32 bits with
+ * signs, table0[(int)(..)], in half of the time. */
 void clike_table(clike *c, uint32_t number);
 /* Write how a call begins that converts between variables and memory: "(" or "from_f16(". */
 void clike_load(clike *c, int dtype);

@@ -378,7 +378,7 @@ void clike_table(clike *c, uint32_t number) {
         str_add(c->out, "};\n");
         c->out = text;
     }
-    str_addf(c->out, "table%u[(int)(", number);
+    str_addf(c->out, "table%u", number);
 }
 
 void clike_call(clike *c, int op, int dtype, int in) {
