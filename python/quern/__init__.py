@@ -9,6 +9,7 @@ from . import _methods, data, optim, tree  # noqa: F401
 from .autograd import (
     checkpoint as checkpoint, custom_gradient as custom_gradient, grad as grad, hessian as hessian, hvp as hvp,
     jacobian as jacobian, jvp as jvp, no_grad as no_grad, value_and_grad as value_and_grad, vjp as vjp)
+from .export import Exported as Exported, export as export
 from .files import load as load, open_file as open_file, save as save
 from .jit import jit as jit
 from .kernels import kernel as kernel

@@ -22,8 +22,8 @@ def name_of(key):
     raise TypeError(f"save: {key!r} cannot be a part of a name: keys are texts or ints")
 
 
-def named(x, name=""):
-    """(name, leaf) of each leaf of a tree; None is no leaf."""
+def named(x, name="", text=name_of):
+    """(name, leaf) of each leaf of a tree; None is no leaf. text: of a key, what stands in a name."""
     found = tree.children_of(x)
     if found is None:
         yield name or "value", x
@@ -34,8 +34,8 @@ def named(x, name=""):
     else:
         keys = getattr(kind, "_fields", range(len(children)))
     for key, child in zip(keys, children):
-        part = name_of(key)
-        yield from named(child, f"{name}.{part}" if name else part)
+        part = text(key)
+        yield from named(child, f"{name}.{part}" if name else part, text)
 
 
 def save(path: str | os.PathLike[str], tensors: Any, metadata: Mapping[str, str] | None = None) -> None:

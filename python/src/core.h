@@ -46,6 +46,7 @@ typedef struct core_state {
     struct {
         qn_ctx *ctx;
         char *device; /* as it was asked for */
+        bool check;   /* the knob, as the user has it */
     } context[MOST_CONTEXTS];
     int contexts;
     char *llvm;        /* the library's file where none is asked for; NULL: the system's */
@@ -65,7 +66,8 @@ extern core_state core;
 
 qn_ctx *core_ctx(void); /* the default context; NULL with an exception */
 qn_ctx *core_ctx_of(PyObject *device);
-void core_wait(void); /* until no other thread computes */
+void core_check(bool on); /* indices, by contexts that do: off for a while, on again */
+void core_wait(void);     /* until no other thread computes */
 static inline void core_enter(void) {
     if (unlikely(core.busy || core.deads)) core_wait();
 }
@@ -246,9 +248,16 @@ qn_tensor *trace_keep(qn_tensor *t);
 void trace_backward(void); /* what is traced takes gradients itself */
 /* x names what y names: what a plan has computed of it. false with an exception. */
 bool tensor_adopt(PyObject *x, PyObject *y);
+/* A list's handles as they are, also of another epoch: of a trace that has ended. In memory of
+ * PyMem_Malloc; NULL without an exception. */
+qn_tensor **handles(PyObject *list, int *n);
 /* A list of what a plan gives for these inputs. */
 PyObject *plan_run_handles(PyObject *plan, qn_tensor **inputs);
 bool jit_add(PyObject *module);
+
+/* ---- export.c -------------------------------------------------------------------------------- */
+
+bool export_add(PyObject *module);
 
 /* ---- fast.c ---------------------------------------------------------------------------------- */
 

@@ -4,7 +4,11 @@
  * that it uses, captured, has a placeholder, too, made at its first use: so the plan is a
  * function of its inputs alone, and whatever value a captured tensor has at a later call is the
  * one that is used. What the function does to it, x += 1 or a gradient, is an output of the plan.
- * No value can be read, for there is none: what depends on one would be frozen. */
+ * No value can be read, for there is none: what depends on one would be frozen.
+ *
+ * A trace for a program of C (export.py) is of the values that captured tensors have: their
+ * placeholders hold copies of these, and behind it they are as before in all they have. C has no
+ * errors: such a trace does not check indices. */
 #include "core.h"
 
 #include <stdlib.h>
@@ -29,6 +33,7 @@ static struct {
     qn_tensor **data; /* made of Python's values: constants of the graph, kept for its plan */
     size_t datas, data_cap;
     bool backward; /* the function calls it */
+    bool values;   /* what stands for a captured tensor has its value */
 } trace;
 
 void trace_backward(void) {
@@ -103,6 +108,23 @@ static qn_tensor *stand_in(qn_tensor *x) {
     return t;
 }
 
+/* A copy of x as it is now. */
+static qn_tensor *copy_of(qn_tensor *x) {
+    int64_t size[QN_MAX_RANK], n = qn_numel(x);
+    int rank = qn_rank(x);
+    qn_dtype d = qn_dtype_of(x);
+    size_t bytes = n >= 0 ? (size_t)n * qn_dtype_size(d) : 0;
+    for (int i = 0; i < rank; i++) size[i] = qn_dim(x, i);
+    void *data = n >= 0 ? PyMem_Malloc(bytes + 1) : NULL;
+    if (n >= 0 && !data) return (void *)PyErr_NoMemory();
+    computing c = compute_begin();
+    qn_code code = data ? qn_read(x, data, bytes) : QN_OK;
+    bool fine = compute_end(c) && data && code >= 0;
+    qn_tensor *t = fine ? qn_from(qn_context(x), d, rank, size, data) : NULL;
+    PyMem_Free(data);
+    return t;
+}
+
 /* Room for one more? */
 static bool grow(void) {
     if (trace.n < trace.cap) return true;
@@ -126,9 +148,9 @@ qn_tensor *capture_of(tensor_object *o) {
     if (given != o) return given->t;
     capture *c = find(o);
     if (c) return c->changed ? o->t : c->stand_in;
-    if (!grow()) return NULL;
-    qn_tensor *t = stand_in(o->t);
+    qn_tensor *t = trace.values ? copy_of(o->t) : stand_in(o->t);
     if (!t) return raise_of(qn_context(o->t)), NULL;
+    if (!grow()) return core_release(t), NULL;
     Py_INCREF((PyObject *)o);
     Py_XINCREF(o->grad);
     trace.at[trace.n++] = (capture){o, t, o->t, o->epoch, o->flags, o->grad, false, NULL, false};
@@ -186,11 +208,30 @@ static PyObject *take_data(void) {
 
 /* ---- a trace --------------------------------------------------------------------------------- */
 
-static PyObject *trace_begin(PyObject *self, PyObject *none) {
-    (void)self, (void)none;
+/* Every pending assignment is made with whatever is asked for. */
+static bool settle(void) {
+    for (int i = 0; i < core.contexts; i++) {
+        qn_tensor *any = qn_from(core.context[i].ctx, QN_F32, 0, NULL, &(float){0});
+        computing c = compute_begin();
+        bool fine = any && qn_realize(1, &any) >= 0;
+        fine = compute_end(c) && fine;
+        core_release(any);
+        if (!fine) return raise_of(core.context[i].ctx), false;
+    }
+    return true;
+}
+
+/* trace_begin(values=False): are captured tensors what they are now? */
+static PyObject *trace_begin(PyObject *self, PyObject *args) {
+    (void)self;
+    int values = 0;
+    if (!PyArg_ParseTuple(args, "|p", &values)) return NULL;
     if (tracing()) return PyErr_SetString(PyExc_RuntimeError, "a trace is open already"), NULL;
     core_enter();
+    if (values && !settle()) return NULL;
     trace.backward = false;
+    trace.values = values;
+    if (values) core_check(false);
     trace.traces = (trace.traces + 1) % (EPOCH_FORK - 1);
     core.epoch = core.epoch / EPOCH_FORK * EPOCH_FORK + 1 + trace.traces;
     Py_RETURN_NONE;
@@ -260,6 +301,15 @@ static PyObject *captured(capture *c) {
     return r;
 }
 
+/* Also where the function has said what has a gradient. */
+static void restore_flags(capture *c) {
+    if ((c->o->flags ^ c->flags) & REQUIRES_GRAD &&
+        PyObject_SetAttrString((PyObject *)c->o, "requires_grad",
+                               c->flags & REQUIRES_GRAD ? Py_True : Py_False))
+        PyErr_Clear();
+    c->o->flags = c->flags;
+}
+
 static void restore(capture *c) {
     tensor_object *o = c->o;
     if (c->argument) {
@@ -271,8 +321,9 @@ static void restore(capture *c) {
         core_release(o->t);
         o->t = c->before;
         o->epoch = c->epoch;
-        o->flags = (uint16_t)(c->flags | (o->flags & REQUIRES_GRAD));
+        if (!trace.values) o->flags = (uint16_t)(c->flags | (o->flags & REQUIRES_GRAD));
     }
+    if (trace.values) restore_flags(c);
     PyObject *grad = o->grad;
     o->grad = c->grad;
     Py_XDECREF(grad);
@@ -299,6 +350,8 @@ static PyObject *trace_end(PyObject *self, PyObject *none) {
     core.epoch = core.epoch / EPOCH_FORK * EPOCH_FORK;
     for (size_t i = 0; i < trace.n; i++) restore(&trace.at[i]);
     trace.n = 0;
+    if (trace.values) core_check(true);
+    trace.values = false;
     PyObject *data = take_data();
     PyObject *all = list && data && both
                         ? PyTuple_Pack(4, list, data, both, trace.backward ? Py_True : Py_False)
@@ -375,8 +428,7 @@ static void plan_free(PyObject *self) {
     Py_DECREF(type);
 }
 
-/* A list's handles as they are, also of another epoch: of a trace that has ended. */
-static qn_tensor **handles(PyObject *list, int *n) {
+qn_tensor **handles(PyObject *list, int *n) {
     *n = (int)PyList_Size(list);
     qn_tensor **t = PyMem_Calloc((size_t)*n + 1, sizeof *t);
     for (int i = 0; t && i < *n; i++) t[i] = ((tensor_object *)PyList_GetItem(list, i))->t;
@@ -482,8 +534,9 @@ bool jit_add(PyObject *module) {
                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
     plan_type = (PyTypeObject *)PyType_FromSpec(&spec);
     static PyMethodDef functions[] = {
-        {"trace_begin", trace_begin, METH_NOARGS,
-         "trace_begin()\n--\n\nRecord a function on stand-ins."},
+        {"trace_begin", trace_begin, METH_VARARGS,
+         "trace_begin(values=False, /)\n--\n\nRecord a function on stand-ins; values: captured "
+         "tensors have theirs."},
         {"trace_input", trace_input, METH_O,
          "trace_input(x, /)\n--\n\nA stand-in for an argument."},
         {"trace_end", trace_end, METH_NOARGS,

@@ -93,8 +93,9 @@ static qn_ctx *open_context(const char *device) {
     }
     /* An index that lies outside is an IndexError, as Python has it, and no 0: where only the
      * device knows it, by the read. */
-    const char *check = getenv("QN_CHECK");
-    if (!check || !*check) qn_set(qn, "check", "1");
+    const char *said = getenv("QN_CHECK");
+    bool check = !said || !*said;
+    if (check) qn_set(qn, "check", "1");
     const char *reason = NULL, *name = qn_device_of(qn, &reason);
     name = device ? device : name;
     char *copy = PyMem_Malloc(strlen(name) + 1);
@@ -106,6 +107,7 @@ static qn_ctx *open_context(const char *device) {
     int i = core.contexts++;
     core.context[i].ctx = qn;
     core.context[i].device = strcpy(copy, name);
+    core.context[i].check = check || strcmp(said, "0") != 0;
     if (!device) core.ctx = qn;
     if (reason &&
         PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
@@ -139,6 +141,11 @@ qn_ctx *core_ctx_of(PyObject *device) {
     return open_context(name);
 }
 
+void core_check(bool on) {
+    for (int i = 0; i < core.contexts; i++)
+        if (core.context[i].check) qn_set(core.context[i].ctx, "check", on ? "1" : "0");
+}
+
 /* ---- functions ------------------------------------------------------------------------------- */
 
 static PyObject *set_knob(PyObject *self, PyObject *args) {
@@ -148,6 +155,8 @@ static PyObject *set_knob(PyObject *self, PyObject *args) {
     qn_ctx *qn = core_ctx();
     if (!qn) return NULL;
     if (qn_set(qn, knob, value) < 0) return raise_of(qn);
+    for (int i = 0; !strcmp(knob, "check") && i < core.contexts; i++)
+        if (core.context[i].ctx == qn) core.context[i].check = strcmp(value, "0") != 0;
     if (!strcmp(knob, "lines")) core.lines = strcmp(value, "0") != 0;
     Py_RETURN_NONE;
 }
@@ -299,7 +308,8 @@ PyMODINIT_FUNC PyInit__core(void) {
         !autograd_add(module) || !jit_add(module) || !fast_add(module) || !exchange_add(module) ||
         !loops_add(module) || !kernels_add(module) || !files_add(module) || !data_add(module) ||
         !optim_add(module) || !view_add(module) || !layers_add(module) || !llm_add(module) ||
-        !models_add(module) || PyModule_AddStringConstant(module, "__version__", qn_version()))
+        !models_add(module) || !export_add(module) ||
+        PyModule_AddStringConstant(module, "__version__", qn_version()))
         Py_CLEAR(module);
     return module;
 }

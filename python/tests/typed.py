@@ -45,6 +45,11 @@ def seen(path: str, image: Tensor) -> Tensor | None:
         return model.run({model.inputs[0].name: image})[model.outputs[0].name]
 
 
+def written(path: str, x: Tensor) -> list[str]:
+    program: qn.Exported = qn.export(lambda x: x * 2, path, x, name="twice", blob=path + ".bin")
+    return [*program.inputs, *program.outputs, *program.states]
+
+
 def narrow(w: Tensor) -> Tensor:
     return quant.dequantize(quant.quantize(w, "q4_0"), quant.types()[0])
 
