@@ -214,14 +214,22 @@ static void tables_of_bytes_are_looked_up_in_words(void) {
 static void and_in_vectors_of_bytes(void) {
     static const char *const place[] = {"a1[%d*i + v]", "and(shr(a1[%d*i + v], u8(3)), u8(15))"};
     static const char *const form =
-        "kernel \"codes\" {\n arg a0 u8[%d] write\n arg a1 u8[%d] read\n arg a2 u8[%d] read\n"
-        " for i < 3 {\n vec v < %d {\n let x0 = cast:i64(%s)\n a0[%d*i + v] = a2[0; dyn=x0; "
-        "guard=and(le(i64(0), x0), lt(x0, i64(%d)))]\n }\n }\n}\n";
-    for (int i = 0; i < 16; i++) {
+        "kernel \"codes\" {\n arg a0 %s[%d] write\n arg a1 u8[%d] read\n arg a2 %s[%d] read\n"
+        " for i < 3 {\n vec v < %d {\n let x0 = cast:i64(%s)\n a0[%d*i + v] = %s(a2[0; dyn=x0; "
+        "guard=and(le(i64(0), x0), lt(x0, i64(%d)))])\n }\n }\n}\n";
+    /* What is no whole number in memory is another thing in a register, and is operated on. */
+    static const char *const of[][3] = {{"u8", "u8", "not"},
+                                        {"i8", "i8", "neg"},
+                                        {"bool", "bool", "not"},
+                                        {"f8_e4m3", "f32", "cast:f32"},
+                                        {"f8_e5m2", "f32", "cast:f32"}};
+    for (int j = 0; j < 16 * (int)COUNT_OF(of); j++) {
+        const int i = j % 16, t = j / 16;
         int lanes = 4 << i % 4, entries = i < 8 ? 16 : 15;
         char text[800], at[80];
         snprintf(at, sizeof at, place[i / 4 % 2], lanes);
-        snprintf(text, sizeof text, form, 3 * lanes, 3 * lanes, entries, lanes, at, lanes, entries);
+        snprintf(text, sizeof text, form, of[t][1], 3 * lanes, 3 * lanes, of[t][0], entries, lanes,
+                 at, lanes, of[t][2], entries);
         for (uint64_t seed = 0; seed < (is_cc ? 1 : 20); seed++)
             run((harness_case){.text = text, .seed = seed});
         if (h.compiler[0] != 'l' || !((cpu *)h.cpu)->isa.avx2) continue;

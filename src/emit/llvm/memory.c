@@ -310,7 +310,8 @@ static val node_value(llvm *s, expr_id id) {
         val valid = llvm_and_mask(s, llvm_truth(s, e.load.valid), known(s, e.load.guard));
         if (ir_m(s->k, e.load.mem)->scope == MEM_REG) return load_register(s, &e, valid);
         expr_id place = llvm_byte_lookup(s, &e);
-        if (place && known(s, place).vec) return llvm_look_up_bytes(s, &e, known(s, place));
+        if (place && known(s, place).vec)
+            return llvm_from_memory(s, e.dtype, llvm_look_up_bytes(s, &e, known(s, place)));
         return load_memory(s, &e, valid, known(s, e.load.dyn), 0);
     }
     if (e.kind == EXPR_TABLE) return llvm_lookup(s, &e, known(s, e.table.index));
