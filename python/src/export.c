@@ -29,7 +29,6 @@ static qn_tensor *computed(qn_tensor *x) {
     const char kind = *qn_dtype_name(d);
     bool floats = d == QN_F16 || d == QN_BF16 || d == QN_F32 || d == QN_F64;
     if (!floats && kind != 'i' && kind != 'u') return qn_clone(x);
-    unsigned char bytes[8] = {0};
     union {
         uint16_t half;
         float one;
@@ -38,8 +37,7 @@ static qn_tensor *computed(qn_tensor *x) {
     if (qn_dtype_size(d) == 2) zero.half = floats ? 0x8000 : 0;
     if (d == QN_F32) zero.one = -0.0f;
     if (d == QN_F64) zero.two = -0.0;
-    memcpy(bytes, &zero, sizeof bytes);
-    qn_tensor *none = qn_from(qn_context(x), d, 0, NULL, bytes),
+    qn_tensor *none = qn_from(qn_context(x), d, 0, NULL, &zero),
               *sum = none ? qn_add(x, none) : NULL;
     qn_release(none);
     return sum;

@@ -92,35 +92,46 @@ static qn_tensor *mapped_zeros(qn_ctx *qn, qn_dtype d, int rank, const int64_t *
 
 enum { FEW_BYTES = 1 << 16 }; /* zeroed sooner than a mapping is made */
 
+typedef struct extents {
+    int64_t size[QN_MAX_RANK];
+    int rank;
+    qn_dtype dtype;
+    size_t bytes;
+} extents;
+
+/* false: x's size is not known, which the context says. */
+static bool extents_of(qn_tensor *x, extents *e) {
+    int64_t n = qn_numel(x);
+    e->rank = qn_rank(x);
+    e->dtype = qn_dtype_of(x);
+    e->bytes = n >= 0 ? (size_t)n * qn_dtype_size(e->dtype) : 0;
+    for (int i = 0; i < e->rank; i++) e->size[i] = qn_dim(x, i);
+    return n >= 0;
+}
+
 /* Data of x's dtype and shape: a place for what an input is given. A model's weights and their
  * optimizer's state are not to be there twice while a step is traced. */
 static qn_tensor *stand_in(qn_tensor *x) {
-    int64_t size[QN_MAX_RANK], n = qn_numel(x);
-    int rank = qn_rank(x);
-    qn_dtype d = qn_dtype_of(x);
-    size_t bytes = n >= 0 ? (size_t)n * qn_dtype_size(d) : 0;
-    for (int i = 0; i < rank; i++) size[i] = qn_dim(x, i);
-    if (bytes > FEW_BYTES && d != QN_C64 && d != QN_C128)
-        return mapped_zeros(qn_context(x), d, rank, size, bytes);
-    void *zeros = n >= 0 ? PyMem_Calloc(bytes + 1, 1) : NULL;
-    qn_tensor *t = zeros ? qn_from(qn_context(x), d, rank, size, zeros) : NULL;
+    extents e;
+    if (!extents_of(x, &e)) return NULL;
+    if (e.bytes > FEW_BYTES && e.dtype != QN_C64 && e.dtype != QN_C128)
+        return mapped_zeros(qn_context(x), e.dtype, e.rank, e.size, e.bytes);
+    void *zeros = PyMem_Calloc(e.bytes + 1, 1);
+    qn_tensor *t = zeros ? qn_from(qn_context(x), e.dtype, e.rank, e.size, zeros) : NULL;
     PyMem_Free(zeros);
     return t;
 }
 
 /* A copy of x as it is now. */
 static qn_tensor *copy_of(qn_tensor *x) {
-    int64_t size[QN_MAX_RANK], n = qn_numel(x);
-    int rank = qn_rank(x);
-    qn_dtype d = qn_dtype_of(x);
-    size_t bytes = n >= 0 ? (size_t)n * qn_dtype_size(d) : 0;
-    for (int i = 0; i < rank; i++) size[i] = qn_dim(x, i);
-    void *data = n >= 0 ? PyMem_Malloc(bytes + 1) : NULL;
-    if (n >= 0 && !data) return (void *)PyErr_NoMemory();
+    extents e;
+    if (!extents_of(x, &e)) return NULL;
+    void *data = PyMem_Malloc(e.bytes + 1);
+    if (!data) return (void *)PyErr_NoMemory();
     computing c = compute_begin();
-    qn_code code = data ? qn_read(x, data, bytes) : QN_OK;
-    bool fine = compute_end(c) && data && code >= 0;
-    qn_tensor *t = fine ? qn_from(qn_context(x), d, rank, size, data) : NULL;
+    qn_code code = qn_read(x, data, e.bytes);
+    bool fine = compute_end(c) && code >= 0;
+    qn_tensor *t = fine ? qn_from(qn_context(x), e.dtype, e.rank, e.size, data) : NULL;
     PyMem_Free(data);
     return t;
 }

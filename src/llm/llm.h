@@ -154,8 +154,8 @@ typedef enum llm_kind {
     GRAPH_FEW, /* a chunk of few tokens */
     GRAPH_BATCH
 } llm_kind;
-/* Whose products share weights in registers, and need not make bytes or floats of all of them
- * first; models whose chunks are no longer do without. */
+/* Rows of GRAPH_FEW: products of so few share weights in registers, and make no panels of them
+ * first. A model whose chunk is no longer has no such graph. */
 enum { FEW_ROWS = 16 };
 
 typedef struct llm {

@@ -14,8 +14,9 @@
  *     has to be copied.
  *
  * Where the pool is used up, texts that are over are forgotten, the one first that has been over
- * for longest. Page 0 is nobody's: in it a batch writes the rows of its empty places. Tables that
- * are shorter than others are filled up with a page of their own text.
+ * for longest. Page 0 is nobody's: in it batches, and prompts of few tokens, write the rows of
+ * their empty places, which may be NaN. So no text's table leads there: those that are shorter
+ * than others are filled up with a page of their own text.
  *
  * What a page holds of rows that no text has read is what was there before, zeros or another text's
  * rows. They are read, too, and weighed by 0. What is infinite or no number does not become 0 so:

@@ -37,8 +37,7 @@ static void join_groups(quant_groups *g) {
     qn_tensor *q = SHAPE(g->raised, pairs, 2, BLOCK / 2);
     qn_tensor *most = qn_maximum(qn_slice(size, 2, 0, 1, 1), qn_slice(size, 2, 1, 2, 1));
     most = qn_contiguous(most);
-    qn_tensor *none = qn_eq(most, qn_like(most, 0));
-    qn_tensor *by = qn_div(s, qn_where(none, qn_like(most, 1), most));
+    qn_tensor *by = qn_div(s, most); /* NaN of two that are 0: bytes of any value, times 0 */
     by = qn_mul(by, qn_like(by, (double)LARGEST / (double)g->more));
     q = quant_float(quant_plus(qn_cast(q, QN_I32), -g->more));
     q = qn_mul(q, SHAPE(qn_contiguous(by), pairs, 2, 1));
@@ -60,10 +59,12 @@ static quant_groups groups_of(qn_tensor *blocks, int type, int64_t deep) {
         qn_tensor *q = qn_cast(quant_whole_of(blocks, type), QN_I32);
         return (quant_groups){.raised = qn_cast(quant_plus(q, RAISED), QN_U8),
                               .scales = qn_cast(quant_scales(blocks, type), QN_F32),
+                              .each = BLOCK,
                               .more = RAISED};
     }
     qn_tensor *q = quant_rounded(qn_dequantize(blocks, (qn_quant)type), deep / BLOCK, &g.scales);
-    return (quant_groups){.raised = raised_bytes(q), .scales = g.scales, .more = RAISED};
+    return (quant_groups){
+        .raised = raised_bytes(q), .scales = g.scales, .each = BLOCK, .more = RAISED};
 }
 
 /* [panels, blocks, 16] of f32 [columns, blocks]. */

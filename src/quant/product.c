@@ -171,10 +171,6 @@ static int64_t elements_of(const product_type *t) {
     return quant_find(t->type)->elements;
 }
 
-static int64_t group_of(const product_type *t) {
-    return elements_of(t) / t->groups;
-}
-
 /* Words that share bytes are of the first and second half of 32 elements. */
 static qn_tensor *in_order(qn_tensor *raised, const product_type *t) {
     int64_t elements = elements_of(t);
@@ -192,7 +188,7 @@ bool quant_groups_of(qn_tensor *blocks, int type, quant_groups *out) {
     *out = (quant_groups){.raised = qn_reshape(in_order(t->raised(blocks), t), 2, deep),
                           .scales = qn_reshape(t->scale(blocks), 2, groups),
                           .least = least ? qn_reshape(least, 2, groups) : NULL,
-                          .each = group_of(t),
+                          .each = elements_of(t) / t->groups,
                           .more = t->more};
     return true;
 }

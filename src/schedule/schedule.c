@@ -532,11 +532,11 @@ void schedule_row_loop(scheduler *m, loop_h loop, int rows, bool *streamed) {
 static void row_loops(scheduler *m, stmt_id body, int rows) {
     loop_h loop[64];
     int n = 0;
-    bool streamed = false, blocks = rows == 1 && schedule_part_sums(m, body);
+    bool streamed = false, blocks = rows == 1 && schedule_distribute_sums(m, body);
     for (stmt_id c = schedule_at(m, body)->first; c && n < 64; c = schedule_at(m, c)->next)
         if (schedule_at(m, c)->kind == STMT_LOOP) loop[n++] = loop_of(m, c);
     for (int i = 0; i < n; i++) schedule_row_loop(m, loop[i], rows, &streamed);
-    if (blocks) schedule_join_sums(m, body);
+    if (blocks) schedule_fuse_sums(m, body);
 }
 
 /* Tiles defined directly in the loop's body, which are accumulated together; how many there are. */

@@ -374,10 +374,13 @@ bool schedule_has_block_dots(scheduler *m, stmt_id row); /* some that fill vecto
 ir_grouping schedule_block_dots_grouping(const scheduler *m, const loop_chain *c, bool several);
 /* Schedule them; false where the chain, inside a row, is none, or refuses. Its loops become one. */
 bool schedule_block_dots(scheduler *m, loop_chain *c);
-/* In a row that has such: a loop for each of its other sums; and, when all are scheduled, those of
- * least values are one with those of the weights that they belong to. */
-bool schedule_part_sums(scheduler *m, stmt_id body);
-void schedule_join_sums(scheduler *m, stmt_id body);
+/* Where a row has such, give each of its other sums a loop nest of its own; has it such? When all
+ * nests are scheduled, fuse sums of least values with the dots of the weights that they belong to.
+ */
+bool schedule_distribute_sums(scheduler *m, stmt_id body);
+void schedule_fuse_sums(scheduler *m, stmt_id body);
+/* Trips of all loops of the chain, whose extents are constant. */
+int64_t schedule_chain_trips(const scheduler *m, const loop_chain *c);
 /* The same for several rows and columns that share vectors of weights: the loops over trips of the
  * row, over their vectors and over lanes of what is scaled there. */
 typedef struct block_loops {
@@ -475,6 +478,11 @@ double schedule_across_cycles(const scheduler *m, int64_t rows);
  * windows of 7 places does: each part then moves it by steps. *loop stays the outermost one. Is any
  * split? */
 bool schedule_split_divided(scheduler *m, stmt_id *loop);
+/* Split a loop into `parts` that are far from each other, the inner loop, and walk them side by
+ * side. Rows of weights that lie beside each other are two streams of one page, which no
+ * prefetcher of a processor follows: from memory they take twice as long as one. */
+loop2 schedule_split_far(scheduler *m, loop_h l, int64_t parts, const char *outer,
+                         const char *inner);
 /* Split a loop into vectors, to be unrolled, and their lanes. */
 loop2 schedule_vectors(scheduler *m, loop_h l);
 loop2 schedule_lanes_of(scheduler *m, loop_h l, int lanes); /* into vectors of so many */

@@ -462,3 +462,10 @@ bool schedule_pad(scheduler *m, loop_h l, int64_t multiple) {
     if (sym_is_const(m->k->syms, extent_of(m, l), &exact) && exact % multiple == 0) return true;
     return step_pad(maybe(m), l, multiple);
 }
+
+loop2 schedule_split_far(scheduler *m, loop_h l, int64_t parts, const char *outer,
+                         const char *inner) {
+    loop2 far = step_split(m, l, trips_of(m, l) / parts, inner, outer);
+    step_swap(m, far.outer, far.inner);
+    return (loop2){far.inner, far.outer};
+}

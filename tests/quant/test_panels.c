@@ -67,6 +67,7 @@ static void fill_blocks(int t, int64_t blocks, uint64_t seed) {
     for (int64_t i = 0; i < blocks; i++) {
         uint8_t *b = bytes_of + i * types[t].bytes;
         for (int k = 0; k < types[t].bytes; k++) b[k] = (uint8_t)(test_rand(&seed) >> 9);
+        if (i % 4 == 3) memset(b, 0, (size_t)types[t].bytes); /* scales of 0 in blocks of 256 */
         for (int k = 0; k < types[t].halves; k++) {
             uint64_t scale = 0x1800 + test_rand(&seed) % 0x1000;
             b[types[t].at + 2 * k] = (uint8_t)scale;

@@ -16,6 +16,8 @@
  * a view of, but that it was one is kept, so that an assignment can be refused. */
 #include "graph/view/view.h"
 
+#define ALL UINT32_MAX
+
 typedef bool (*handle_test)(const tensor *other, const tensor *t, uint32_t number);
 
 /* Of all living tensors, the oldest that is so for t and a number. Slow: it looks at each, until it
@@ -45,17 +47,17 @@ static bool has_variable(const tensor *other, const tensor *t, uint32_t variable
 
 tensor *graph_handle_of(const graph *g, node_id n) {
     const uint32_t holders = node_at(g, n)->holders;
-    return oldest_that(g->ctx, has_node, NULL, n, holders < HOLDERS_MANY ? holders : UINT32_MAX);
+    return oldest_that(g->ctx, has_node, NULL, n, holders < HOLDERS_MANY ? holders : ALL);
 }
 
 /* Has a tensor that was assigned to, by its number, still a handle? */
 static bool variable_lives(const graph *g, uint32_t variable) {
     if (!variable || variable == VARIABLE_SHARED) return variable;
-    return oldest_that(g->ctx, has_variable, NULL, variable, UINT32_MAX) != NULL;
+    return oldest_that(g->ctx, has_variable, NULL, variable, ALL) != NULL;
 }
 
 uint32_t variable_since(const graph *g, uint32_t variable) {
-    const tensor *t = oldest_that(g->ctx, has_variable, NULL, variable, UINT32_MAX);
+    const tensor *t = oldest_that(g->ctx, has_variable, NULL, variable, ALL);
     return t ? t->h.since : 0;
 }
 
@@ -95,7 +97,7 @@ static bool shows_the_same(const tensor *other, const tensor *t, uint32_t n) {
 static tensor *named_by(tensor *t, const tensor *base, node_id n) {
     if (!t->h.of) return t;
     if (n == t->node) return base && base->node == n ? (tensor *)base : t;
-    return oldest_that(t->h.ctx, shows_the_same, t, n, UINT32_MAX);
+    return oldest_that(t->h.ctx, shows_the_same, t, n, ALL);
 }
 
 static view_found look(tensor *t, const tensor *base, node_id n, tensor **named) {
@@ -111,7 +113,7 @@ static view_found look(tensor *t, const tensor *base, node_id n, tensor **named)
 
 view_found view_owner(tensor *t, tensor **owner, node_id *end) {
     const graph *g = t->h.ctx->graph;
-    const tensor *base = t->h.of ? oldest_that(t->h.ctx, is_base, t, 0, UINT32_MAX) : NULL;
+    const tensor *base = t->h.of ? oldest_that(t->h.ctx, is_base, t, 0, ALL) : NULL;
     view_found last = VIEW_OF_NONE;
     *owner = NULL;
     *end = t->node;

@@ -50,7 +50,7 @@ bool schedule_is_block_dots(scheduler *m, const loop_chain *c, block_dots *d) {
            is_byte(m->k, x.factor[0]) && is_byte(m->k, x.factor[1]);
 }
 
-static int64_t all_trips(const scheduler *m, const loop_chain *c) {
+int64_t schedule_chain_trips(const scheduler *m, const loop_chain *c) {
     int64_t trips = 1;
     for (int i = 0; i < c->n; i++) trips = sat_mul(trips, trips_of(m, c->loop[i]));
     return trips;
@@ -61,14 +61,15 @@ bool schedule_has_block_dots(scheduler *m, stmt_id row) {
     for (stmt_id s = schedule_at(m, row)->first; s; s = schedule_at(m, s)->next) {
         if (schedule_at(m, s)->kind != STMT_LOOP) continue;
         loop_chain c = loop_chain_of(m, s);
-        if (schedule_is_block_dots(m, &c, &d) && all_trips(m, &c) >= m->lanes) return true;
+        if (schedule_is_block_dots(m, &c, &d) && schedule_chain_trips(m, &c) >= m->lanes)
+            return true;
     }
     return false;
 }
 
 /* Vectors of the row in a trip. */
 static int vectors_of(const scheduler *m, const loop_chain *c, int most) {
-    int64_t trips = all_trips(m, c);
+    int64_t trips = schedule_chain_trips(m, c);
     while (most > 1 && trips % (most * m->lanes)) most /= 2;
     return most;
 }
@@ -201,7 +202,7 @@ bool schedule_block_dots(scheduler *m, loop_chain *c) {
     return true;
 }
 
-bool schedule_part_sums(scheduler *m, stmt_id body) {
+bool schedule_distribute_sums(scheduler *m, stmt_id body) {
     bool blocks = schedule_has_block_dots(m, body);
     for (stmt_id s = schedule_at(m, body)->first; blocks && s; s = schedule_at(m, s)->next) {
         if (schedule_at(m, s)->kind != STMT_LOOP) continue;
@@ -219,15 +220,19 @@ static bool goes_in_trips(const scheduler *m, stmt_id s) {
            schedule_trips(m, s) > 1;
 }
 
-/* Has it dots in it? And sums? */
-static bool has(const scheduler *m, stmt_id loop, bool *sums) {
-    bool words = *sums = false;
-    for (stmt_id s = loop; (s = ir_next(m->k, s, loop));) {
-        const ir_stmt *t = schedule_at(m, s);
-        words |= t->kind == STMT_LOOP && t->l.want == WANT_WORD;
-        *sums |= t->kind == STMT_STORE && t->monoid == MONOID_SUM;
-    }
-    return words;
+/* Dot instructions' words; sums, which others than of dots are, too. */
+static bool is_words(const ir_stmt *t) {
+    return t->kind == STMT_LOOP && t->l.want == WANT_WORD;
+}
+
+static bool is_sum(const ir_stmt *t) {
+    return t->kind == STMT_STORE && t->monoid == MONOID_SUM;
+}
+
+static bool has(const scheduler *m, stmt_id loop, bool (*is_so)(const ir_stmt *t)) {
+    for (stmt_id s = loop; (s = ir_next(m->k, s, loop));)
+        if (is_so(schedule_at(m, s))) return true;
+    return false;
 }
 
 /* Do both load bytes of the same argument? */
@@ -242,24 +247,24 @@ static bool share_weights(scheduler *m, stmt_id a, stmt_id b) {
     return false;
 }
 
-/* The first loop of the body that may become one with s, which is one of them, too. */
-static bool join(scheduler *m, stmt_id body, stmt_id s) {
-    bool behind = false, sums;
+/* Fuse the sums s, a loop of the body, with the dots of the weights that they belong to. */
+static void fuse_with_dots(scheduler *m, stmt_id body, stmt_id s) {
+    bool behind = false;
     for (stmt_id d = schedule_at(m, body)->first; d; d = schedule_at(m, d)->next) {
         behind |= d == s;
-        if (d == s || !goes_in_trips(m, d) || !has(m, d, &sums) || !share_weights(m, s, d))
+        if (d == s || !goes_in_trips(m, d) || !has(m, d, is_words) || !share_weights(m, s, d))
             continue;
-        if (schedule_trips(m, d) == schedule_trips(m, s))
-            return step_fuse(maybe(m), loop_of(m, behind ? s : d), loop_of(m, behind ? d : s));
+        if (schedule_trips(m, d) != schedule_trips(m, s)) continue;
+        step_fuse(maybe(m), loop_of(m, behind ? s : d), loop_of(m, behind ? d : s));
+        return;
     }
-    return false;
 }
 
-void schedule_join_sums(scheduler *m, stmt_id body) {
+void schedule_fuse_sums(scheduler *m, stmt_id body) {
     for (stmt_id s = schedule_at(m, body)->first, next; s; s = next) {
-        bool sums;
         next = schedule_at(m, s)->next;
-        if (goes_in_trips(m, s) && !has(m, s, &sums) && sums) join(m, body, s);
+        if (goes_in_trips(m, s) && !has(m, s, is_words) && has(m, s, is_sum))
+            fuse_with_dots(m, body, s);
     }
 }
 

@@ -13,8 +13,8 @@
  * which mr rows share, and a vector of each row, which the columns share. Scales are made in front
  * of a trip of u vectors, for all of the tile. Other sums of a row, as that of least values, get
  * the same tile; each goes along its own loop. Columns are outside: the rows are in the first or
- * second cache, weights come from memory once. The columns of a tile are far from each other, the
- * first of each half: streams side by side in one page are none that a prefetcher knows. */
+ * second cache, weights come from memory once, and the columns of a tile are far from each other
+ * (schedule_split_far). */
 #include "schedule/schedule.h"
 
 enum { COLUMNS = 2, MOST_LOOPS = 16 };
@@ -78,11 +78,8 @@ static double products_of(scheduler *m, stmt_id body) {
     for (stmt_id s = schedule_at(m, body)->first; s; s = schedule_at(m, s)->next) {
         if (schedule_at(m, s)->kind != STMT_LOOP) continue;
         loop_chain c = loop_chain_of(m, s);
-        double all = 1;
-        if (!schedule_is_block_dots(m, &c, &d)) continue;
-        for (int i = 0; i < c.n; i++) all *= (double)trips_of(m, c.loop[i]);
-        for (int i = 0; i < d.words.n; i++) all *= (double)trips_of(m, d.words.loop[i]);
-        return all;
+        if (schedule_is_block_dots(m, &c, &d))
+            return (double)schedule_chain_trips(m, &c) * (double)schedule_chain_trips(m, &d.words);
     }
     return 0;
 }
@@ -127,9 +124,7 @@ bool schedule_block_rows(scheduler *m, stmt_id loop) {
     loop_h tile[2] = {row.inner};
     int n = 1;
     if (trips_of(m, c.loop[1]) % COLUMNS == 0) {
-        loop2 far = step_split(m, c.loop[1], trips_of(m, c.loop[1]) / COLUMNS, "nr", "jo");
-        step_swap(m, far.outer, far.inner);
-        column = (loop2){far.inner, far.outer};
+        column = schedule_split_far(m, c.loop[1], COLUMNS, "jo", "nr");
         tile[n++] = column.inner;
     }
     step_swap(m, row.inner, column.outer);

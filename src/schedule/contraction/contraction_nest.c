@@ -382,14 +382,11 @@ static bool comes_from_memory(const plan *p) {
     return sat_mul(all, p->size) > machine_second(p->m->limits);
 }
 
-/* The columns that are taken together. From memory they are far from each other, the first of each
- * part of all: streams side by side in one page are none that a prefetcher knows. */
+/* The columns that are taken together; far from each other where they come from memory. */
 static loop2 columns_apart(const plan *p, int64_t each) {
     scheduler *m = p->m;
     if (each < 2 || !comes_from_memory(p)) return step_split(m, p->nest.column, each, "jc", "nr");
-    loop2 far = step_split(m, p->nest.column, p->columns / each, "nr", "jc");
-    step_swap(m, far.outer, far.inner);
-    return (loop2){far.inner, far.outer};
+    return schedule_split_far(m, p->nest.column, each, "jc", "nr");
 }
 
 /* The nest for few rows, r of them at a time and `each` columns. false: only begun; correct, if
