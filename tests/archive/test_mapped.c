@@ -236,6 +236,30 @@ static void a_large_file_takes_no_memory(void) {
     qn_close(qn);
 }
 
+/* "hg" is among the flags of the mapping that holds the tensor: its pages may be large ones. */
+static void a_mapping_asks_for_large_pages(void) {
+    const char *path = in_folder("large.gguf");
+    if (access("/sys/kernel/mm/transparent_hugepage", R_OK)) SKIP("this system has no large pages");
+    put_sparse(path, 100, 100000);
+    qn_ctx *qn = qn_open(NULL);
+    qn_archive *a = open_mapped(qn, path);
+    const void *at = NULL;
+    CHECK_INT(qn_data(qn_archive_tensor(a, "w"), &at), QN_OK);
+    FILE *f = fopen("/proc/self/smaps", "r");
+    bool here = false, asked = false;
+    char line[600];
+    while (f && fgets(line, sizeof line, f)) {
+        unsigned long lo = 0, hi = 0;
+        if (sscanf(line, "%lx-%lx ", &lo, &hi) == 2)
+            here = (uintptr_t)at >= lo && (uintptr_t)at < hi;
+        if (here && strncmp(line, "VmFlags:", 8) == 0) asked = strstr(line, " hg") != NULL;
+    }
+    if (f) fclose(f);
+    CHECK(asked);
+    qn_archive_close(a);
+    qn_close(qn);
+}
+
 /* ---- what is wrong --------------------------------------------------------------------------- */
 
 static void a_file_that_became_shorter_is_refused(void) {
@@ -355,6 +379,7 @@ int main(int argc, char **argv) {
     RUN(tensors_outlive_their_archive);
     RUN(an_assignment_leaves_the_file_as_it_is);
     RUN(a_large_file_takes_no_memory);
+    RUN(a_mapping_asks_for_large_pages);
     RUN(a_file_that_became_shorter_is_refused);
     RUN(beginnings_of_files_are_errors);
     RUN(memory_may_be_out_anywhere);
