@@ -42,9 +42,12 @@ typedef struct heap {
 } heap;
 
 void heap_open(heap *h, const qn_options *options, struct qn_ctx *ctx);
-void *heap_try(heap *h, size_t size);          /* 64-byte aligned, uninitialised, or NULL */
-void *heap_alloc(heap *h, size_t size);        /* never NULL; raises */
-void *heap_zeroed(heap *h, size_t size);       /* as heap_alloc, cleared */
+void *heap_try(heap *h, size_t size);    /* 64-byte aligned, uninitialised, or NULL */
+void *heap_alloc(heap *h, size_t size);  /* never NULL; raises */
+void *heap_zeroed(heap *h, size_t size); /* as heap_alloc, cleared */
+/* All of p, memory of this heap, becomes zeros, much of it without a touch where the system allows:
+ * then it takes pages as they are written. */
+void heap_clear(const heap *h, void *p, size_t size);
 void heap_free(heap *h, void *p, size_t size); /* p may be NULL; size as requested */
 /* Give what was freed to the system, where the C library keeps it: behind work that took much more
  * than stays, as compiling does. Some milliseconds. */

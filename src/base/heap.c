@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #ifdef __linux__
 #include <sys/mman.h>
+#include <unistd.h>
 #endif
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -22,6 +23,9 @@ enum { HEAP_ALIGN = 64, HEAP_GROW_FIRST = 8 };
 /* Large blocks ask for large pages: a matrix product touches hundreds of pages at once, more than
  * the processor remembers of the small kind. */
 enum { LARGE_PAGE = 2 << 20 };
+
+/* From so many bytes on a call of the system is less than touching them. */
+enum { CLEARED_BY_SYSTEM = 64 << 10 };
 
 static void *libc_alloc(void *user, size_t size, size_t align) {
     (void)user;
@@ -90,6 +94,24 @@ void *heap_alloc(heap *h, size_t size) {
 
 void *heap_zeroed(heap *h, size_t size) {
     return memset(heap_alloc(h, size), 0, size);
+}
+
+/* Pages of private memory that are given back come anew as zeros. Of a caller's allocator nobody
+ * knows whether its memory is private. */
+void heap_clear(const heap *h, void *p, size_t size) {
+    char *first = p, *end = first + size;
+#ifdef __linux__
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    char *from = first + (page - (uintptr_t)first % page) % page, *to = end - (uintptr_t)end % page;
+    if (h->alloc == libc_alloc && size >= CLEARED_BY_SYSTEM &&
+        madvise(from, (size_t)(to - from), MADV_DONTNEED) == 0) {
+        memset(first, 0, (size_t)(from - first));
+        first = to;
+    }
+#else
+    (void)h;
+#endif
+    memset(first, 0, (size_t)(end - first));
 }
 
 void heap_free(heap *h, void *p, size_t size) {

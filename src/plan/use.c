@@ -253,6 +253,10 @@ void fuse_add_use(fuse *fu, node_id n, const use *u) {
                 return;
             }
     }
+    if (!x->cap) { /* most nodes have one use */
+        x->uses = arena_alloc(fu->a, sizeof *x->uses);
+        x->cap = 1;
+    }
     x->uses = arena_grow(fu->a, x->uses, &x->cap, x->count + 1, sizeof *x->uses);
     x->uses[x->count++] = *u;
 }

@@ -82,6 +82,12 @@ static uint32_t buffer_number(qn_ctx *qn, buffer like) {
     return b;
 }
 
+uint32_t buffer_cleared(qn_ctx *qn, size_t size) {
+    uint32_t b = buffer_new(qn, size);
+    heap_clear(&qn->heap, buffer_at(qn, b)->memory, size);
+    return b;
+}
+
 uint32_t buffer_borrow(qn_ctx *qn, const void *memory, size_t size, const qn_lender *lender) {
     make_room(qn);
     return buffer_number(qn, (buffer){.memory = (void *)memory,

@@ -47,9 +47,36 @@ static void check_there(qn_ctx *qn, uint32_t n, const node_id *node) {
     }
 }
 
+/* A variable of zeros: its value is memory of its own, without a kernel and, where it is large,
+ * without a touch: caches, of which a step writes a row. Variables of another value share memory,
+ * which the first that is assigned to leaves by a copy of all of it. */
+static bool is_cleared(const qn_ctx *qn, node_id n) {
+    const graph *g = qn->graph;
+    const graph_node *x = node_at(g, n), *value = node_at(g, node_behind(g, n));
+    const dev_table *dev = qn->run->dev;
+    return x->op == OP_APART && value->op == OP_CONST && !value->bits && !value->buffer &&
+           !x->varies && dev->host_memory && dev->executes;
+}
+
+static void clear_value(qn_ctx *qn, node_id n) {
+    graph *g = qn->graph;
+    const graph_node *x = node_at(g, n);
+    size_t size;
+    if (!host_size(qn, "realize", x->shape, x->dtype, &size)) heap_unwind(&qn->heap);
+    uint32_t b = buffer_cleared(qn, size);
+    value_need(g, n);
+    graph_realized(g, n, b);
+    buffer_sized(qn, n);
+    value_drop(g, n);
+}
+
 /* Marks are from this traversal on where a root is one already. */
 static void add_root(graph *g, request *r, node_id n) {
     if (node_is_memory(node_at(g, n))) return;
+    if (is_cleared(g->ctx, n)) {
+        clear_value(g->ctx, n);
+        return;
+    }
     r->asked[r->askeds++] = n;
     n = node_behind(g, n);
     check_there(g->ctx, 1, &n);

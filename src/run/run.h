@@ -52,7 +52,8 @@ typedef struct buffers {
     uint64_t bytes, peak, idle; /* held by live buffers; its highest; held by free blocks */
 } buffers;
 
-uint32_t buffer_new(qn_ctx *qn, size_t size); /* refs 1; raises when there is no memory */
+uint32_t buffer_new(qn_ctx *qn, size_t size);     /* refs 1; raises when there is no memory */
+uint32_t buffer_cleared(qn_ctx *qn, size_t size); /* of zeros, on a device with host_memory */
 /* One over memory of the caller's; raises, then it is not taken. */
 uint32_t buffer_borrow(qn_ctx *qn, const void *memory, size_t size, const qn_lender *lender);
 void buffer_ref(qn_ctx *qn, uint32_t b);

@@ -104,6 +104,30 @@ static void heap_zeroed_is_clear(void) {
     bench_check(&b);
 }
 
+/* Blocks of all kinds, and nothing beside them. */
+static void heap_clear_clears_what_it_is_told(void) {
+    enum { ROOM = 300000 };
+    bench b;
+    bench_open(&b);
+    heap own;
+    heap_open(&own, NULL, NULL);
+    for (int i = 0; i < 2; i++) {
+        heap *h = i ? &own : &b.qn.heap;
+        static const int size[] = {0, 1, 4097, 65535, 65536, 70000, 200000};
+        unsigned char *p = heap_try(h, ROOM);
+        for (size_t k = 0; k < COUNT_OF(size); k++) {
+            int at = 3 + 1000 * (int)k, wrong = 0;
+            memset(p, 0x55, ROOM);
+            heap_clear(h, p + at, (size_t)size[k]);
+            for (int n = 0; n < ROOM; n++)
+                wrong += p[n] != (n >= at && n < at + size[k] ? 0 : 0x55);
+            CHECK_INT(wrong, 0);
+        }
+        heap_free(h, p, ROOM);
+    }
+    bench_check(&b);
+}
+
 static void heap_grow_keeps_what_was_there(void) {
     bench b;
     bench_open(&b);
@@ -358,6 +382,7 @@ int main(int argc, char **argv) {
     RUN(heap_fails_at_the_request_asked_for);
     RUN(heap_alloc_unwinds_to_the_guard);
     RUN(heap_zeroed_is_clear);
+    RUN(heap_clear_clears_what_it_is_told);
     RUN(heap_grow_keeps_what_was_there);
     RUN(heap_grow_raises_and_leaves_the_array);
     RUN(raising_from_a_catcher_goes_outward);
