@@ -73,6 +73,8 @@ X(streams, RATE, 1, 64, 12, "streams that a core's prefetcher follows at once")
 X(page_parallel_gain, RATE, 1, 1000, 100,
   "percent: time of streams in order over that of pages of each side by side")
 X(page_parallel_read_gain, RATE, 1, 1000, 100, "the same of one stream that is only read")
+X(row_parallel_gain, RATE, 1, 1000, 150,
+  "percent: time of rows of a sum, one after the other, over that of four side by side")
 X(sum_parts, FACT, 1, 16, 4, "parts of a sum along a row that streams, each with accumulators")
 X(open_lines, RATE, 1, 1024, 8, "lines that non-temporal stores may fill at a time")
 X(nontemporal_gain, RATE, 1, 1000, 140, "percent: time of stores over that of non-temporal ones")

@@ -136,6 +136,10 @@ enum { MACHINE_PAGES = 4 /* side by side: of the algorithm, as many as a sum has
 static inline int machine_pages(const machine *m, bool alone) {
     return machine_page_gain(m, alone) > 100 ? MACHINE_PAGES : 1;
 }
+/* Rows of a sum, pages apart, are better read side by side than one after the other. */
+static inline bool machine_rows_beside(const machine *m) {
+    return m->row_parallel_gain > 100;
+}
 /* A tensor of so many bytes streams from memory. */
 static inline int64_t machine_streaming(const machine *m) {
     return m->memory_from * m->l2; /* 0 where no cache is known: then everything does */

@@ -718,11 +718,11 @@ int schedule_rows_at_once(scheduler *m, stmt_id body) {
 }
 
 /* Process several long rows of one reduction at a time: memory streams from as many pages at once,
- * where the hardware prefetcher stops at each, and what all rows share is loaded once. */
+ * where the prefetcher stops at each; what all share is loaded once. Sums are grouped so always. */
 static bool several_rows(scheduler *m, loop_chain *c) {
     mem_id tile = 0;
     tiles_in(m, c->body, &tile);
-    if (schedule_rows_at_once(m, c->body) == 1) return false;
+    if (schedule_rows_at_once(m, c->body) == 1 || !machine_rows_beside(m->limits)) return false;
     loop2 t = step_split(m, c->loop[c->n - 1], ROWS, "g", "u");
     if (!t.outer.id) return false;
     step_want(m, t.inner, WANT_UNROLL);

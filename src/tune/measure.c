@@ -12,7 +12,8 @@
  *   streams   page_parallel_gain and nontemporal_gain go together, for stores past the caches to
  *             several pages by turns are slow on some processors: so a negation runs in all four
  *             ways. A sum of few rows, one at a time, in order and side by side says
- *             page_parallel_read_gain, which may be the other way round.
+ *             page_parallel_read_gain, which may be the other way round, and sums of many short
+ *             rows, one or four at a time, row_parallel_gain.
  *   product   a value takes the place of the one that stands when it was faster in all rounds but
  *             one, and then once more, both compiled anew: the best of several equal ones wins by
  *             luck, and where code comes to lie makes some percent.
@@ -27,10 +28,11 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { VALUES = 4, ROUNDS = 7, FORKS = 64, ARGUMENTS = 2 + SPLIT_PARTS, TRIALS = 3, ROWS = 16 };
+enum { VALUES = 4, ROUNDS = 7, FORKS = 64, ARGUMENTS = 2 + SPLIT_PARTS, TRIALS = 3 };
+enum { ROWS = 16, ROW_PAGES = 2 };             /* of PROBE_SUM; of a row of PROBE_ROWS */
 static const double gain = 0.04, noise = 0.15; /* of a median; between quartiles, of a median */
 
-typedef enum probe_kind { PROBE_NEG, PROBE_SUM, PROBE_PRODUCT } probe_kind;
+typedef enum probe_kind { PROBE_NEG, PROBE_SUM, PROBE_ROWS, PROBE_PRODUCT } probe_kind;
 
 typedef struct probe {
     const char *field[2]; /* the second one may be missing */
@@ -44,6 +46,7 @@ static const probe probes[] = {
      PROBE_NEG,
      {{50, 50, 200, 200}, {100, 140, 100, 140}}},
     {{"page_parallel_read_gain"}, PROBE_SUM, {{50, 200}}},
+    {{"row_parallel_gain"}, PROBE_ROWS, {{50, 200}}},
     {{"l2_rate"}, PROBE_PRODUCT, {{0, 12, 20, 32}}},
     {{"prefetch_trips"}, PROBE_PRODUCT, {{0, 4, 8, 16}}},
 };
@@ -109,6 +112,15 @@ static int64_t streamed_elements(const machine *m) {
     return (bytes < least ? least : bytes > most ? most : bytes) / 4;
 }
 
+/* The sums of `rows` rows. */
+static void sums_text(long long n, long long rows, str *out) {
+    str_addf(out, "kernel \"sum\" {\n  arg a0 f32[%lld] write\n  reg t0 f32[1]\n", rows);
+    str_addf(out, "  arg a1 f32[%lld] read\n  for i0 < %lld {\n    def t0 = f32(0)\n", n, rows);
+    str_addf(out, "    for r0 < %lld {\n      t0[0] += a1[%lld*i0 + r0]\n    }\n", n / rows,
+             n / rows);
+    str_add(out, "    a0[i0] = t0[0]\n  }\n}\n");
+}
+
 /* What the probe's kernel computes. */
 static void probe_text(const bench *b, str *out) {
     long long n = (long long)(b->size / 4);
@@ -117,11 +129,10 @@ static void probe_text(const bench *b, str *out) {
                  n, n);
         str_addf(out, "  for i0 < %lld {\n    a0[i0] = neg(a1[i0])\n  }\n}\n", n);
     } else if (b->p->kind == PROBE_SUM) {
-        str_addf(out, "kernel \"sum\" {\n  arg a0 f32[%d] write\n  reg t0 f32[1]\n", ROWS);
-        str_addf(out, "  arg a1 f32[%lld] read\n  for i0 < %d {\n    def t0 = f32(0)\n", n, ROWS);
-        str_addf(out, "    for r0 < %lld {\n      t0[0] += a1[%lld*i0 + r0]\n    }\n", n / ROWS,
-                 n / ROWS);
-        str_add(out, "    a0[i0] = t0[0]\n  }\n}\n");
+        sums_text(n, ROWS, out);
+    } else if (b->p->kind == PROBE_ROWS) {
+        const long long row = b->m->page * ROW_PAGES / 4;
+        sums_text(n / row * row, n / row, out);
     } else {
         str_add(out, "kernel \"product\" {\n  arg a0 f32[393216] write\n  reg t0 f32[1]\n"
                      "  arg a1 f32[196608] read\n  arg a2 f32[1179648] read\n"
@@ -317,17 +328,16 @@ static void judge_negation(bench *b) {
     keep(b, &gained, (int64_t)(100 * stores[0] / stores[1] + 0.5));
 }
 
-/* The same of one stream that is only read. */
+/* The same of one stream that is only read, and of rows. */
 static void judge_sum(bench *b) {
-    machine_field pages;
+    machine_field f;
     int rounds;
-    if (!field_named("page_parallel_read_gain", &pages)) return;
+    if (!field_named(b->p->field[0], &f)) return;
+    const int64_t stands = *machine_value(b->m, &f);
     if (!quiet(b->t[0], ROUNDS))
-        note(b, &pages, "stays, the machine was not quiet", b->m->page_parallel_read_gain);
+        note(b, &f, "stays, the machine was not quiet", stands);
     else
-        keep(b, &pages,
-             pages_gain(differs(b, 1) ? against_first(b, 1, &rounds) : 1,
-                        b->m->page_parallel_read_gain));
+        keep(b, &f, pages_gain(differs(b, 1) ? against_first(b, 1, &rounds) : 1, stands));
 }
 
 /* Bytes a cycle, from the sum of a tensor that streams. */
@@ -344,10 +354,8 @@ static void probe_work(void *arg) {
     for (int i = 0; i < TRIALS && !(i && quiet(b->t[0], ROUNDS)); i++) run_rounds(b, 0);
     b->ran = true;
     if (b->p->kind == PROBE_NEG) judge_negation(b);
-    if (b->p->kind == PROBE_SUM) {
-        keep_memory_rate(b);
-        judge_sum(b);
-    }
+    if (b->p->kind == PROBE_SUM) keep_memory_rate(b);
+    if (b->p->kind == PROBE_SUM || b->p->kind == PROBE_ROWS) judge_sum(b);
     if (b->p->kind == PROBE_PRODUCT) judge_product(b);
 }
 

@@ -25,6 +25,28 @@ enum {
     PANELS
 }; /* layout of columns: contiguous, along the sum, packed beforehand */
 
+/* A matrix of rows of two pages times a vector. */
+static void rows_go_beside_each_other_where_that_gains(void) {
+    static const char text[] = "kernel \"rows\" {\n"
+                               "  arg a0 f32[512] write\n"
+                               "  arg a1 f32[1048576] read\n"
+                               "  arg a2 f32[2048] read\n"
+                               "  reg t0 f32[1]\n"
+                               "  for i < 512 {\n"
+                               "    def t0 = f32(0)\n"
+                               "    for k < 2048 {\n"
+                               "      t0[0] += mul(a1[2048*i + k], a2[k])\n"
+                               "    }\n"
+                               "    a0[i] = t0[0]\n"
+                               "  }\n"
+                               "}\n";
+    machine limits = one_of(150);
+    limits.row_parallel_gain = 150;
+    check_default_of(&limits, text, "split i 4", "scatter");
+    limits.row_parallel_gain = 70;
+    check_default_of(&limits, text, "rfactor", "split i 4");
+}
+
 static void product_of(char text[800], long long m, long long n, long long k, int columns) {
     static const char *const form[] = {"j + %lld*k", "k + %lld*j", "32*k + j + %lld*(j/32)"};
     const long long by[] = {n, k, 32 * k - 32};
@@ -740,6 +762,7 @@ static void all(void) {
     RUN(large_copies_of_odd_sizes_go_by_rows);
     RUN(lines_of_the_next_panel_are_prefetched);
     RUN(rows_of_a_loop_are_prefetched);
+    RUN(rows_go_beside_each_other_where_that_gains);
 }
 
 int main(int argc, char **argv) {

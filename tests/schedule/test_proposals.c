@@ -325,8 +325,10 @@ static void one_stream_that_is_only_read_has_a_gain_of_its_own(void) {
     CHECK(chooses(sum_rows, &zen3, side) && !chooses(sum_rows, &other, side));
     CHECK(!chooses(stream, &zen3, "-> s l") && chooses(stream, &other, "-> s l"));
     machine zen4 = family("zen4");
-    CHECK(zen4.page_parallel_read_gain > 100 && chooses(many_rows, &zen4, four));
-    CHECK(!chooses(many_rows, &zen4, side));
+    CHECK(zen4.page_parallel_read_gain > 100 && !chooses(many_rows, &zen4, four));
+    CHECK(chooses(many_rows, &zen4, side));
+    zen4.row_parallel_gain = 150;
+    CHECK(chooses(many_rows, &zen4, four) && !chooses(many_rows, &zen4, side));
 }
 
 static void stores_pass_the_caches_where_that_is_faster(void) {
