@@ -87,6 +87,61 @@ static void errors_say_the_line(void) {
     qn_close(qn);
 }
 
+/* Wants are Python's: list(range(..)). */
+static void ranges_are_pythons(void) {
+    static const char big[] = "{\"big\": 9223372036854775807, \"step\": 4611686018427387904}";
+    static const struct {
+        const char *text, *want;
+    } rows[] = {
+        {"{{ range(5)|list }} {{ range(2, 9, 3)|list }} {{ range(9, 1, -3)|list }}",
+         "[0, 1, 2, 3, 4] [2, 5, 8] [9, 6, 3]"},
+        {"{{ range(0)|list }} {{ range(3, 3)|list }} {{ range(1, 5, -1)|list }}", "[] [] []"},
+        {"{{ range(-big, big, step)|list }}",
+         "[-9223372036854775807, -4611686018427387903, 1, 4611686018427387905]"},
+        {"{{ range(big, -big, -big)|list }}", "[9223372036854775807, 0]"},
+        {"{{ range(big - 2, big)|list }}", "[9223372036854775805, 9223372036854775806]"},
+        {"{{ range(8)[2:7:2] }} {{ range(4)[::-1] }} {{ range(4)[-1] }} {{ range(2)[5] is defined "
+         "}}",
+         "[2, 4, 6] [3, 2, 1, 0] 3 False"},
+        {"{{ range(3) + range(2) }} {{ range(3) == [0, 1, 2] }} {{ 2 in range(3) }} {{ 3 in "
+         "range(3) "
+         "}}",
+         "[0, 1, 2, 0, 1] True True False"},
+        {"{{ range(4)|reverse|list }} {{ range(3)|tojson }} {{ [range(3)]|map(attribute='1')|list "
+         "}}",
+         "[3, 2, 1, 0] [0, 1, 2] [1]"},
+        {"{% for i in range(3) %}{{ loop.previtem }}{{ i }}{{ loop.nextitem }};{% endfor %}",
+         "01;012;12;"},
+        {"{% for i in range(1000000) if i > 999998 %}{{ i }}{% endfor %}", "999999"}};
+    qn_ctx *qn = open_context();
+    for (size_t i = 0; i < COUNT_OF(rows); i++) CHECK(renders(qn, rows[i].text, big, rows[i].want));
+    CHECK_STR(qn_error(qn), "");
+    qn_close(qn);
+}
+
+/* Memory of at most 1 MiB at a time. */
+static void *little(void *user, size_t size, size_t align) {
+    (void)user;
+    return size > 1 << 20 ? NULL : aligned_alloc(align, (size + align - 1) / align * align);
+}
+static void little_free(void *user, void *p, size_t size) {
+    (void)user, (void)size;
+    free(p);
+}
+
+/* It has a million numbers; counted they are, and too many are refused as if they were kept. */
+static void a_range_needs_no_memory(void) {
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref", .alloc = little, .free = little_free));
+    CHECK(renders(qn, "{{ range(1000000)|last }} {{ range(1000000)|length }}", "{}",
+                  "999999 1000000"));
+    CHECK(renders(qn, "{{ range(99999999)|last }}", "{}", NULL));
+    CHECK(strstr(qn_error(qn), "more than 268435456 bytes of values and text"));
+    qn_clear_error(qn);
+    CHECK(renders(qn, "{% for i in range(30) %}{{ range(900000)|last }}{% endfor %}", "{}", NULL));
+    CHECK(strstr(qn_error(qn), "more than"));
+    qn_close(qn);
+}
+
 /* Loops in loops, texts that double, macros that call themselves, deep nesting: all end soon. */
 static void hostile_templates_end(void) {
     static const char *const bad[] = {
@@ -210,6 +265,8 @@ int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(renders_what_jinja_does);
     RUN(errors_say_the_line);
+    RUN(ranges_are_pythons);
+    RUN(a_range_needs_no_memory);
     RUN(hostile_templates_end);
     RUN(what_is_the_same);
     RUN(prefixes_and_damage_do_no_harm);

@@ -47,7 +47,7 @@ static value element(running *r, value of, value at) {
     if (at.kind != VALUE_INT || (of.kind != VALUE_LIST && of.kind != VALUE_TEXT)) return undefined;
     value list = value_items(r, of);
     int64_t i = at.i < 0 ? at.i + list.list->n : at.i;
-    return i < 0 || i >= list.list->n ? undefined : list.list->at[i];
+    return i < 0 || i >= list.list->n ? undefined : list_at(list.list, (uint32_t)i);
 }
 
 static int64_t bound(value v, int64_t usual, int64_t n, int64_t lo, int64_t hi) {
@@ -66,7 +66,8 @@ static value slice(running *r, value of, value from, value to, value by) {
     int64_t lo = step < 0 ? -1 : 0, hi = step < 0 ? n - 1 : n;
     int64_t i = bound(from, step < 0 ? n - 1 : 0, n, lo, hi),
             end = bound(to, step < 0 ? -1 : n, n, lo, hi);
-    for (; step < 0 ? i > end : i < end; i += step) list_add(r, made.list, list.list->at[i]);
+    for (; step < 0 ? i > end : i < end; i += step)
+        list_add(r, made.list, list_at(list.list, (uint32_t)i));
     if (of.kind == VALUE_LIST) return made;
     return filter_run(r, SPAN("join"), made, &(arguments){0});
 }
@@ -125,8 +126,8 @@ static value arithmetic(running *r, const char *op, value a, value b) {
     }
     if (op[0] == '+' && a.kind == VALUE_LIST && b.kind == VALUE_LIST) {
         value made = value_new_list(r);
-        for (uint32_t i = 0; i < a.list->n; i++) list_add(r, made.list, a.list->at[i]);
-        for (uint32_t i = 0; i < b.list->n; i++) list_add(r, made.list, b.list->at[i]);
+        for (uint32_t i = 0; i < a.list->n; i++) list_add(r, made.list, list_at(a.list, i));
+        for (uint32_t i = 0; i < b.list->n; i++) list_add(r, made.list, list_at(b.list, i));
         return made;
     }
     if (op[0] == '*' && a.kind == VALUE_TEXT && b.kind == VALUE_INT) {
@@ -182,12 +183,7 @@ static value range(running *r, const arguments *args) {
     }
     if (args->n == 1) limit[1] = limit[0], limit[0] = 0;
     if (limit[2] == 0) run_bad(r, "a range whose step is 0");
-    value list = value_new_list(r);
-    for (int64_t i = limit[0]; limit[2] > 0 ? i < limit[1] : i > limit[1];) {
-        list_add(r, list.list, value_int(i));
-        if (__builtin_add_overflow(i, limit[2], &i)) break;
-    }
-    return list;
+    return value_range(r, limit[0], limit[1], limit[2]);
 }
 
 static value call_function(running *r, int64_t which, const arguments *args) {
@@ -346,7 +342,7 @@ static void assign_all(running *r, const node *targets, value v) {
     if (v.kind != VALUE_LIST) run_bad(r, "%s where several values should be", value_kind_name(v));
     uint32_t i = 0;
     for (const node *t = targets; t; t = t->next, i++)
-        if (i < v.list->n) assign(r, t, v.list->at[i]);
+        if (i < v.list->n) assign(r, t, list_at(v.list, i));
     if (i != v.list->n) run_bad(r, "%u values for %u names", v.list->n, i);
 }
 
@@ -377,30 +373,30 @@ static value loop_of(running *r, const value_list *list, uint32_t i) {
               {SPAN("first"), value_bool(i == 0)},
               {SPAN("last"), value_bool(i + 1 == list->n)},
               {SPAN("length"), value_int(list->n)},
-              {SPAN("previtem"), i ? list->at[i - 1] : undefined},
-              {SPAN("nextitem"), i + 1 < list->n ? list->at[i + 1] : undefined}};
+              {SPAN("previtem"), i ? list_at(list, i - 1) : undefined},
+              {SPAN("nextitem"), i + 1 < list->n ? list_at(list, i + 1) : undefined}};
     for (size_t k = 0; k < COUNT_OF(at); k++) dict_set(r, loop.dict, at[k].name, at[k].v);
     return loop;
 }
 
 static void walk_for(running *r, const node *n) {
     value list = value_items(r, eval(r, n->a));
-    scope *around = r->scope;
+    scope *around = r->scope, here = {.up = around}; /* emptied for each trip, its room kept */
     if (n->e) {
         value kept = value_new_list(r);
         for (uint32_t i = 0; i < list.list->n; i++) {
-            scope here = {.up = around};
+            here.here.n = 0;
             r->scope = &here;
-            assign_all(r, n->d, list.list->at[i]);
-            if (value_true(eval(r, n->e))) list_add(r, kept.list, list.list->at[i]);
+            assign_all(r, n->d, list_at(list.list, i));
+            if (value_true(eval(r, n->e))) list_add(r, kept.list, list_at(list.list, i));
         }
         list = kept;
     }
     uint32_t count = list.list->n;
     for (uint32_t i = 0; i < count && r->flow != BREAKS; i++) {
-        scope here = {.up = around};
+        here.here.n = 0;
         r->scope = &here;
-        assign_all(r, n->d, list.list->at[i]);
+        assign_all(r, n->d, list_at(list.list, i));
         dict_set(r, &here.here, SPAN("loop"), loop_of(r, list.list, i));
         template_walk(r, n->b);
         if (r->flow == CONTINUES) r->flow = GOES_ON;

@@ -132,12 +132,12 @@ static value length(running *r, value on, const arguments *args) {
 static value first(running *r, value on, const arguments *args) {
     value list = value_items(r, on);
     (void)args;
-    return list.list->n ? list.list->at[0] : (value){.kind = VALUE_UNDEFINED};
+    return list.list->n ? list_at(list.list, 0) : (value){.kind = VALUE_UNDEFINED};
 }
 static value last(running *r, value on, const arguments *args) {
     value list = value_items(r, on);
     (void)args;
-    return list.list->n ? list.list->at[list.list->n - 1] : (value){.kind = VALUE_UNDEFINED};
+    return list.list->n ? list_at(list.list, list.list->n - 1) : (value){.kind = VALUE_UNDEFINED};
 }
 /* item.a.b of "a.b"; whole numbers are places in a list. */
 static value attribute_of(running *r, value of, span path) {
@@ -146,11 +146,12 @@ static value attribute_of(running *r, value of, span path) {
         span part = {path.s, dot ? (size_t)(dot - path.s) : path.n};
         const value *v = of.kind == VALUE_DICT ? dict_find(r, of.dict, part) : NULL;
         size_t digits = 0, at = 0;
+        value item;
         for (; digits < part.n && digits < 9 && part.s[digits] >= '0' && part.s[digits] <= '9';)
             at = at * 10 + (size_t)(part.s[digits++] - '0');
         if (of.kind == VALUE_UNDEFINED) run_bad(r, "what is undefined has no attributes");
         if (of.kind == VALUE_LIST && digits && digits == part.n && at < of.list->n)
-            v = &of.list->at[at];
+            item = list_at(of.list, (uint32_t)at), v = &item;
         of = v ? *v : (value){.kind = VALUE_UNDEFINED};
         more = dot != NULL;
         if (more) path = span_from(path, part.n + 1);
@@ -168,7 +169,7 @@ static value join(running *r, value on, const arguments *args) {
     str_open_in(&out, r->a);
     str_add(&out, "");
     for (uint32_t i = 0; i < list.list->n; i++) {
-        value item = list.list->at[i];
+        value item = list_at(list.list, i);
         if (i && by.kind == VALUE_TEXT) str_addn(&out, by.s.s, by.s.n);
         if (member.kind == VALUE_TEXT) item = attribute_of(r, item, member.s);
         run_count(r, by.kind == VALUE_TEXT ? by.s.n / 8 : 0);
@@ -183,7 +184,7 @@ static value items(running *r, value on, const arguments *args) {
 static value reverse(running *r, value on, const arguments *args) {
     value list = value_items(r, on), made = value_new_list(r);
     (void)args;
-    for (uint32_t i = list.list->n; i--;) list_add(r, made.list, list.list->at[i]);
+    for (uint32_t i = list.list->n; i--;) list_add(r, made.list, list_at(list.list, i));
     if (on.kind != VALUE_TEXT) return made;
     return join(r, made, &(arguments){0});
 }
@@ -192,12 +193,12 @@ static value unique(running *r, value on, const arguments *args) {
           member = argument(args, 1, "attribute");
     bool exact = value_true(argument(args, 0, "case_sensitive"));
     for (uint32_t i = 0; i < list.list->n; i++) {
-        value key = list.list->at[i];
+        value key = list_at(list.list, i);
         if (member.kind == VALUE_TEXT) key = attribute_of(r, key, member.s);
         if (key.kind == VALUE_TEXT && !exact) key.s = text_cased(r, key.s, 'l');
         if (value_has(r, keys, key)) continue;
         list_add(r, keys.list, key);
-        list_add(r, made.list, list.list->at[i]);
+        list_add(r, made.list, list_at(list.list, i));
     }
     return made;
 }
@@ -222,7 +223,7 @@ static value sorted(running *r, value on, const arguments *args) {
          exact = value_true(argument(args, 1, "case_sensitive"));
     value_list *keys = value_new_list(r).list;
     for (uint32_t i = 0; i < list.list->n; i++) {
-        value item = list.list->at[i], key = item;
+        value item = list_at(list.list, i), key = item;
         if (member.kind == VALUE_TEXT) key = attribute_of(r, item, member.s);
         if (key.kind == VALUE_TEXT && !exact) key.s = text_cased(r, key.s, 'l');
         uint32_t lo = 0, hi = i;
@@ -261,8 +262,8 @@ static value dictsort(running *r, value on, const arguments *args) {
     for (uint32_t i = 0; i < keys.list->n; i++) {
         value pair = value_new_list(r);
         pair.list->tuple = true;
-        list_add(r, pair.list, keys.list->at[i]);
-        list_add(r, pair.list, *dict_find(r, on.dict, keys.list->at[i].s));
+        list_add(r, pair.list, list_at(keys.list, i));
+        list_add(r, pair.list, *dict_find(r, on.dict, list_at(keys.list, i).s));
         list_add(r, made.list, pair);
     }
     return made;
@@ -278,7 +279,7 @@ static value map(running *r, value on, const arguments *args) {
         rest.at[rest.n++] = args->at[i];
     }
     for (uint32_t i = 0; i < list.list->n; i++) {
-        value item = list.list->at[i];
+        value item = list_at(list.list, i);
         if (member.kind != VALUE_TEXT) {
             list_add(r, made.list, filter_run(r, text_argument(r, args, 0, "filter"), item, &rest));
             continue;
@@ -298,7 +299,7 @@ static value choose(running *r, value on, const arguments *args, bool by_member,
     span test = args->n >= skip ? text_argument(r, args, skip - 1, "test") : SPAN("");
     span member = by_member ? text_argument(r, args, 0, "attribute") : SPAN("");
     for (uint32_t i = 0; i < list.list->n; i++) {
-        value item = list.list->at[i], asked = item;
+        value item = list_at(list.list, i), asked = item;
         if (by_member) {
             asked = attribute_of(r, item, member);
         }

@@ -117,7 +117,8 @@ static bool begins_or_ends(running *r, span s, value with, bool ends) {
     if (with.kind == VALUE_TEXT) return ends ? span_ends(s, with.s) : span_begins(s, with.s);
     if (with.kind != VALUE_LIST) run_bad(r, "%s is no text", value_kind_name(with));
     for (uint32_t i = 0; i < with.list->n; i++)
-        if (with.list->at[i].kind == VALUE_TEXT && begins_or_ends(r, s, with.list->at[i], ends))
+        if (list_at(with.list, i).kind == VALUE_TEXT &&
+            begins_or_ends(r, s, list_at(with.list, i), ends))
             return true;
     return false;
 }

@@ -43,9 +43,10 @@ typedef struct value {
     };
 } value;
 typedef struct value_list {
-    value *at;
+    value *at; /* NULL: those of a range, which nobody has written down */
     uint32_t n, cap;
     bool tuple; /* is printed in parentheses */
+    int64_t first, step;
 } value_list;
 typedef struct value_dict {
     span *key;
@@ -102,6 +103,7 @@ typedef struct running {
     str *out;
     int line, depth;
     uint64_t steps;
+    size_t unwritten; /* bytes that ranges stand for */
     enum { GOES_ON, BREAKS, CONTINUES } flow;
 } running;
 
@@ -127,6 +129,9 @@ value value_bool(bool b);
 value value_new_list(running *r);
 value value_new_dict(running *r, value_kind kind);
 void list_add(running *r, value_list *list, value v);
+value list_at(const value_list *list, uint32_t i);
+/* The numbers from `first`, before `end`; it counts as if they were written down. */
+value value_range(running *r, int64_t first, int64_t end, int64_t step);
 void dict_set(running *r, value_dict *dict, span key, value v);
 const value *dict_find(running *r, const value_dict *dict, span key);
 bool value_true(value v);

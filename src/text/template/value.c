@@ -18,7 +18,8 @@ void run_bad(const running *r, const char *fmt, ...) {
 void run_count(running *r, uint64_t steps) {
     r->steps += steps;
     if (r->steps > STEPS_MOST) run_bad(r, "more than %d steps", STEPS_MOST);
-    if (r->a->total > ROOM_MOST) run_bad(r, "more than %d bytes of values and text", ROOM_MOST);
+    if (r->a->total + r->unwritten > ROOM_MOST)
+        run_bad(r, "more than %d bytes of values and text", ROOM_MOST);
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -44,6 +45,27 @@ void list_add(running *r, value_list *list, value v) {
     if (list->n == list->cap)
         list->at = arena_grow(r->a, list->at, &list->cap, list->n + 1, sizeof *list->at);
     list->at[list->n++] = v;
+}
+
+value list_at(const value_list *list, uint32_t i) {
+    if (list->at) return list->at[i];
+    return value_int((int64_t)((uint64_t)list->first + i * (uint64_t)list->step));
+}
+
+/* So that what a template may do does not follow from how its lists are kept. */
+value value_range(running *r, int64_t first, int64_t end, int64_t step) {
+    value made = value_new_list(r);
+    uint64_t lo = (uint64_t)(step < 0 ? end : first), hi = (uint64_t)(step < 0 ? first : end);
+    uint64_t by = step < 0 ? -(uint64_t)step : (uint64_t)step;
+    uint64_t n = (step < 0 ? end < first : first < end) ? (hi - lo - 1) / by + 1 : 0;
+    for (uint32_t counted = 0, cap = 0; counted < n; counted = cap) {
+        cap = heap_grown(cap, cap + 1);
+        r->unwritten += cap * sizeof(value);
+        run_count(r, 1);
+        run_count(r, (cap < n ? cap : n) - counted - 1);
+    }
+    *made.list = (value_list){.n = (uint32_t)n, .first = first, .step = step};
+    return made;
 }
 
 /* Comparing is fast, but long texts can be compared often. */
@@ -126,7 +148,7 @@ bool value_true(value v) {
 
 static bool lists_same(running *r, const value_list *a, const value_list *b) {
     bool same = a->n == b->n;
-    for (uint32_t i = 0; same && i < a->n; i++) same = value_same(r, a->at[i], b->at[i]);
+    for (uint32_t i = 0; same && i < a->n; i++) same = value_same(r, list_at(a, i), list_at(b, i));
     return same;
 }
 
@@ -212,7 +234,7 @@ bool value_has(running *r, value in, value what) {
     if (in.kind == VALUE_UNDEFINED) return false;
     if (in.kind != VALUE_LIST) run_bad(r, "nothing can be in %s", value_kind_name(in));
     for (uint32_t i = 0; i < in.list->n; i++)
-        if (value_same(r, in.list->at[i], what)) return true;
+        if (value_same(r, list_at(in.list, i), what)) return true;
     return false;
 }
 
@@ -274,7 +296,7 @@ static void print_list(running *r, str *out, const value_list *list) {
     str_add(out, list->tuple ? "(" : "[");
     for (uint32_t i = 0; i < list->n; i++) {
         if (i) str_add(out, ", ");
-        value_print(r, out, list->at[i], true);
+        value_print(r, out, list_at(list, i), true);
     }
     str_add(out, !list->tuple ? "]" : list->n == 1 ? ",)" : ")");
 }
@@ -359,7 +381,7 @@ void value_json(running *r, str *out, value v, int indent, int depth) {
                 json_text(out, v.dict->key[i]);
                 str_add(out, ": ");
             }
-            value_json(r, out, list ? v.list->at[i] : v.dict->at[i], indent, depth + 1);
+            value_json(r, out, list ? list_at(v.list, i) : v.dict->at[i], indent, depth + 1);
         }
         if (n) json_break(out, indent, depth, false, true);
         str_add(out, list ? "]" : "}");
