@@ -374,13 +374,14 @@ static const onnx_row *find_row(const onnx_op *o) {
     char near[300];
     for (int i = 0; i < onnx_row_count; i++) {
         const onnx_row *row = &onnx_rows[i];
-        if (strcmp(row->domain, o->node->domain) != 0) continue;
-        nearest_offer(&x, row->name);
-        if (strcmp(row->name, o->node->op) != 0) continue;
+        if (strcmp(row->name, o->node->op) != 0 || strcmp(row->domain, o->node->domain) != 0)
+            continue;
         other = row;
         if (o->version >= row->first && (!row->last || o->version <= row->last)) return row;
     }
     if (other) op_fail(o, QN_EARG, "the operator begins with opset %d", other->first);
+    for (int i = 0; i < onnx_row_count; i++)
+        if (!strcmp(onnx_rows[i].domain, o->node->domain)) nearest_offer(&x, onnx_rows[i].name);
     op_fail(o, QN_EARG, "there is no such operator; there is %s",
             nearest_text(&x, near, sizeof near));
 }
