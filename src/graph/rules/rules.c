@@ -366,6 +366,15 @@ static const rule_row rule_rows[RULE_COUNT] = {
 #undef X
 };
 
+/* Rules name few operations as a rule, so that it is the set bits that are walked. */
+static void add_rule(uint64_t to[OP_COUNT], op_set ops, int rule) {
+    for (int half = 0; half < 2; half++)
+        for (uint64_t left = (uint64_t)(ops >> 64 * half); left; left &= left - 1) {
+            int op = 64 * half + __builtin_ctzll(left);
+            if (op < OP_COUNT) to[op] |= (uint64_t)1 << rule;
+        }
+}
+
 void rules_open(graph *g) {
     const struct {
         op_set ops, sees;
@@ -374,11 +383,10 @@ void rules_open(graph *g) {
 #include "graph/rules/rules.h"
 #undef X
     };
-    for (int rule = 0; rule < RULE_COUNT; rule++)
-        for (int op = 0; op < OP_COUNT; op++) {
-            g->rules[op] |= (uint64_t)(op && rows[rule].ops >> op & 1) << rule;
-            g->seen[op] |= (uint64_t)(rows[rule].sees >> op & 1) << rule;
-        }
+    for (int rule = 0; rule < RULE_COUNT; rule++) {
+        add_rule(g->rules, rows[rule].ops & ~(op_set)1, rule);
+        add_rule(g->seen, rows[rule].sees, rule);
+    }
 }
 
 /* What is no source is node 0, an OP_NONE: with it come the rules that ask for no source. */
