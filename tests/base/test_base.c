@@ -584,6 +584,57 @@ static void log_gives_one_line_a_call(void) {
     bench_check(&b);
 }
 
+/* ---- names that may have been meant ---------------------------------------------------------- */
+
+/* By the recurrence as it is written down. */
+static int plain_distance(const char *a, int i, const char *b, int j) {
+    if (i == 0 || j == 0) return i + j;
+    int best = plain_distance(a, i - 1, b, j - 1) + (a[i - 1] != b[j - 1]);
+    int without = plain_distance(a, i - 1, b, j) + 1, with = plain_distance(a, i, b, j - 1) + 1;
+    best = without < best ? without : best;
+    best = with < best ? with : best;
+    if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        int turned = plain_distance(a, i - 2, b, j - 2) + 1;
+        best = turned < best ? turned : best;
+    }
+    return best;
+}
+
+static void some_name(char name[8], uint64_t *seed) {
+    int n = (int)test_below(seed, 7);
+    for (int i = 0; i < n; i++) name[i] = (char)('a' + test_below(seed, 3));
+    name[n] = 0;
+}
+
+/* The nearest are the first of those sorted by their distances, in the order in which they came. */
+static void the_nearest_are_those_of_the_least_distance(void) {
+    enum { NAMES = 12 };
+    uint64_t seed = 5;
+    for (int round = 0; round < 300; round++) {
+        char wanted[8], name[NAMES][8];
+        int distance[NAMES];
+        nearest x = {.wanted = wanted};
+        some_name(wanted, &seed);
+        for (int i = 0; i < NAMES; i++) {
+            some_name(name[i], &seed);
+            distance[i] =
+                plain_distance(wanted, (int)strlen(wanted), name[i], (int)strlen(name[i]));
+            CHECK_INT(text_distance(wanted, name[i]), distance[i]);
+            size_t least = strlen(wanted) < strlen(name[i]) ? strlen(wanted) : strlen(name[i]);
+            CHECK_INT(text_is_near(wanted, name[i]), distance[i] <= 1 + (int)least / 4);
+            nearest_offer(&x, name[i]);
+        }
+        for (int k = 0; k < NEAREST; k++) {
+            int best = 0;
+            for (int i = 1; i < NAMES; i++)
+                if (distance[i] < distance[best]) best = i;
+            CHECK(x.name[k] == name[best]);
+            CHECK_INT(x.distance[k], distance[best]);
+            distance[best] = 99;
+        }
+    }
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(arena_pieces_are_apart_aligned_and_stay);
@@ -610,5 +661,6 @@ int main(int argc, char **argv) {
     RUN(switches_take_0_and_1_alone);
     RUN(unknown_knobs_list_the_known);
     RUN(log_gives_one_line_a_call);
+    RUN(the_nearest_are_those_of_the_least_distance);
     return test_end();
 }
