@@ -27,14 +27,16 @@ int64_t *machine_value(machine *m, const machine_field *f) {
     return (int64_t *)(void *)((char *)m + f->at);
 }
 
-static const machine_field *field_named(const char *name, size_t n) {
+const machine_field *machine_field_named(const char *name, size_t n) {
     for (size_t i = 0; i < COUNT_OF(fields); i++)
-        if (strlen(fields[i].name) == n && !strncmp(fields[i].name, name, n)) return &fields[i];
+        if (n && fields[i].name[0] == name[0] && !strncmp(fields[i].name, name, n) &&
+            !fields[i].name[n])
+            return &fields[i];
     return NULL;
 }
 
 bool machine_set(machine *m, const char *name, int64_t value) {
-    const machine_field *f = field_named(name, strlen(name));
+    const machine_field *f = machine_field_named(name, strlen(name));
     bool may = f && value >= f->least && value <= f->most;
     if (may) *machine_value(m, f) = value;
     return may;
@@ -163,7 +165,7 @@ static void read_line(qn_ctx *qn, const char *file, int number, const char *line
     line += strspn(line, " \t\r");
     if (!*line || *line == '#') return;
     size_t n = strcspn(line, " \t\r#");
-    const machine_field *f = field_named(line, n);
+    const machine_field *f = machine_field_named(line, n);
     if (!f)
         raise_error(qn, QN_EARG, "machine %s, line %d: there is no field \"%.*s\"", file, number,
                     (int)(n < 60 ? n : 60), line);
@@ -178,7 +180,9 @@ static void read_line(qn_ctx *qn, const char *file, int number, const char *line
 static void read_lines(qn_ctx *qn, const char *file, const char *text, arena *a, machine *m) {
     for (int number = 1; *text; number++) {
         size_t n = strcspn(text, "\n");
-        read_line(qn, file, number, arena_printf(a, "%.*s", (int)n, text), m);
+        char *line = memcpy(arena_alloc(a, n + 1), text, n);
+        line[n] = 0;
+        read_line(qn, file, number, line, m);
         text += n + (text[n] == '\n');
     }
     m->source = "given";

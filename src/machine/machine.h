@@ -52,6 +52,7 @@ typedef struct machine_field {
     machine_kind kind;
 } machine_field;
 bool machine_field_at(int i, machine_field *out);
+const machine_field *machine_field_named(const char *name, size_t n); /* NULL: there is none */
 int64_t *machine_value(machine *m, const machine_field *f);
 /* Give the field of that name a value; false: it may not have it, and stays. */
 bool machine_set(machine *m, const char *name, int64_t value);

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 enum { MOST_BYTES = 1 << 16, NAME_SIZE = 32 };
@@ -29,17 +30,17 @@ static int open_folder(qn_ctx *qn, const char **why) {
 
 /* A line "name value"; what is no rate, or no value for it, is left out. */
 static bool take_line(const char *line, machine *m) {
-    machine_field f;
-    char name[64];
-    long long v;
-    if (sscanf(line, "%63[a-z0-9_] %lld", name, &v) != 2) return false;
-    for (int i = 0; machine_field_at(i, &f); i++) {
-        if (strcmp(f.name, name) != 0 || f.kind != MACHINE_RATE || v < f.least || v > f.most)
-            continue;
-        *machine_value(m, &f) = v;
-        return true;
-    }
-    return false;
+    size_t n = 0;
+    char *end;
+    while ((line[n] >= 'a' && line[n] <= 'z') || (line[n] >= '0' && line[n] <= '9') ||
+           line[n] == '_')
+        n++;
+    const machine_field *f = machine_field_named(line, n);
+    if (!f || f->kind != MACHINE_RATE) return false;
+    long long v = strtoll(line + n, &end, 10);
+    if (end == line + n || v < f->least || v > f->most) return false;
+    *machine_value(m, f) = v;
+    return true;
 }
 
 bool machine_take_rates(const char *text, machine *m) {
