@@ -309,7 +309,8 @@ typedef struct graph {
     /* dimension variables: var[i] is a sym with current value bound[i], -1: unbound */
     sym *var;
     int64_t *bound;
-    uint32_t vars, var_cap, bound_cap;
+    bool *spare; /* may be given to another one who wants such a variable */
+    uint32_t vars, var_cap, bound_cap, spare_cap;
     uint64_t binding; /* counts changes of the variables' values */
     bool varied;      /* since the last change a value was computed that follows them */
     /* what the user's codes of symbolic dims stand for: DIM_CODE - i is dim[i] */
@@ -449,6 +450,11 @@ bool dim_sym(graph *g, int64_t dim, sym *out); /* of a user's size; false: it is
 /* a + b, a - b, a * b or a / b (floor) on sizes as the user gives them, for composed functions;
  * DIM_BAD after an error, which is reported. */
 int64_t dim_op(qn_ctx *qn, int64_t a, char operation, int64_t b);
+/* qn_var, or the code of a variable of that name and range that was given back, which may be bound:
+ * for those that come and go, so that a program that runs for long has no more variables than lived
+ * at once. To be given back when nothing that follows the variable will run any more; 0 is none. */
+int64_t dim_var_take(qn_ctx *qn, const char *name, int64_t lo, int64_t hi);
+void dim_var_give_back(qn_ctx *qn, int64_t var);
 sym shape_product(graph *g, int rank, const int64_t *dims);
 bool shape_fits(const graph *g, int rank, const int64_t *dims); /* below 2^63 elements */
 sym shape_numel(graph *g, tuple_id shape);                      /* product; marks overflow */

@@ -53,6 +53,7 @@ void graph_close(qn_ctx *qn) {
     heap_free(h, g->pending, g->pending_cap * sizeof(tensor *));
     heap_free(h, g->var, g->var_cap * sizeof *g->var);
     heap_free(h, g->bound, g->bound_cap * sizeof *g->bound);
+    heap_free(h, g->spare, g->spare_cap * sizeof *g->spare);
     heap_free(h, g->dim, g->dim_cap * sizeof *g->dim);
     heap_free(h, g, sizeof *g);
     qn->graph = NULL;

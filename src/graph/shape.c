@@ -82,9 +82,11 @@ static int64_t var_make(graph *g, const char *name, int64_t lo, int64_t hi) {
     heap *h = &g->ctx->heap;
     g->var = heap_grow(h, g->var, &g->var_cap, g->vars + 1, sizeof *g->var);
     g->bound = heap_grow(h, g->bound, &g->bound_cap, g->vars + 1, sizeof *g->bound);
+    g->spare = heap_grow(h, g->spare, &g->spare_cap, g->vars + 1, sizeof *g->spare);
     sym v = sym_var(g->syms, name, lo, hi);
     int64_t code = dim_code(g, v);
     g->var[g->vars] = v;
+    g->spare[g->vars] = false;
     g->bound[g->vars++] = -1;
     return code;
 }
@@ -106,12 +108,37 @@ int64_t qn_var(qn_ctx *qn, const char *name, int64_t lo, int64_t hi) {
     return c.code;
 }
 
-qn_code qn_bind(qn_ctx *qn, int64_t var, int64_t value) {
-    if (!qn) return QN_ENULL;
-    graph *g = qn->graph;
+/* Which variable a code is; g->vars: none. */
+static uint32_t var_of_code(const graph *g, int64_t var) {
     uint32_t i = g->vars;
     if (dim_is_code(g, var))
         for (i = 0; i < g->vars && g->var[i] != g->dim[DIM_CODE - var];) i++;
+    return i;
+}
+
+int64_t dim_var_take(qn_ctx *qn, const char *name, int64_t lo, int64_t hi) {
+    graph *g = qn->graph;
+    for (uint32_t i = 0; i < g->vars; i++) {
+        sym v = g->var[i];
+        if (!g->spare[i] || sym_lo(g->syms, v) != lo || sym_hi(g->syms, v) != hi ||
+            strcmp(sym_name(g->syms, v), name) != 0)
+            continue;
+        g->spare[i] = false;
+        return dim_code(g, v); /* it has one */
+    }
+    return qn_var(qn, name, lo, hi);
+}
+
+void dim_var_give_back(qn_ctx *qn, int64_t var) {
+    graph *g = qn->graph;
+    uint32_t i = var_of_code(g, var);
+    if (i < g->vars) g->spare[i] = true;
+}
+
+qn_code qn_bind(qn_ctx *qn, int64_t var, int64_t value) {
+    if (!qn) return QN_ENULL;
+    graph *g = qn->graph;
+    uint32_t i = var_of_code(g, var);
     if (i == g->vars) return fail(qn, QN_EARG, "bind: not a variable made by qn_var");
     int64_t lo = sym_lo(g->syms, g->var[i]), hi = sym_hi(g->syms, g->var[i]);
     if (value < lo || value > hi)

@@ -16,6 +16,7 @@
  *
  * Two numbers share a byte, number i and number i + head / 2: then those of many bytes lie side by
  * side, as a vector wants them. */
+#include "graph/graph.h"
 #include "llm/llm.h"
 
 #include <math.h>
@@ -173,8 +174,8 @@ static void sizes_take(llm *m, const qn_llm_options *o) {
 void cache_make(llm *m, const qn_llm_options *o) {
     const llm_config *c = &m->config;
     sizes_take(m, o);
-    m->past = qn_var(m->ctx, "past", 0, m->context - 1);
-    m->length = qn_var(m->ctx, "length", 1, m->chunk);
+    m->past = dim_var_take(m->ctx, "past", 0, m->context - 1);
+    m->length = dim_var_take(m->ctx, "length", 1, m->chunk);
     m->now = m->cache = arena_zeroed(&m->a, (size_t)m->caches * sizeof *m->cache);
     for (int64_t i = 0; i < m->caches; i++)
         m->cache[i].token = arena_alloc(&m->a, (size_t)m->context * sizeof *m->cache->token);
@@ -198,4 +199,6 @@ void cache_free(llm *m) {
         rows_free(&m->values[i]);
     }
     if (m->turn) qn_release(m->turn);
+    dim_var_give_back(m->ctx, m->past);
+    dim_var_give_back(m->ctx, m->length);
 }

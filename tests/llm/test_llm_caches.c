@@ -189,6 +189,44 @@ static void nothing_is_compiled_or_planned_for_another_cache(void) {
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
+/* What one opening makes of variables serves the next ones: numbers of variables follow each other.
+ */
+static void a_model_opened_again_needs_nothing_new(void) {
+    int32_t ids[33];
+    float first[T_VOCABULARY];
+    const float *logits;
+    qn_ctx *qn = qn_open(NULL);
+    int64_t last = 0;
+    prompt_of(1, ids);
+    for (int i = 0; i < 4; i++) {
+        tiny t;
+        qn_llm *m =
+            open_tiny(qn, &t, false, NULL, &QN_LLM_OPTIONS(.context = CONTEXT, .chunk = CHUNK));
+        CHECK_INT(qn_llm_feed(m, 1 + i % 2 * 8, ids, NULL), QN_OK);
+        CHECK_INT(qn_llm_rewind(m, 0), QN_OK);
+        CHECK_INT(qn_llm_feed(m, 9, ids, &logits), QN_OK);
+        if (!i) memcpy(first, logits, sizeof first);
+        CHECK(!memcmp(first, logits, sizeof first));
+        qn_llm_close(m);
+        int64_t now = qn_var(qn, "another", 0, 9);
+        if (i) CHECK_INT(last - now, 1);
+        last = now;
+        tiny_free(&t);
+    }
+    tiny a, b;
+    qn_llm *one =
+        open_tiny(qn, &a, false, NULL, &QN_LLM_OPTIONS(.context = CONTEXT, .chunk = CHUNK));
+    tiny_free(&a);
+    qn_llm *two =
+        open_tiny(qn, &b, false, NULL, &QN_LLM_OPTIONS(.context = CONTEXT, .chunk = CHUNK));
+    CHECK(last - qn_var(qn, "another", 0, 9) > 1); /* both live */
+    qn_llm_close(one);
+    qn_llm_close(two);
+    CHECK_STR(qn_error(qn), "");
+    qn_close(qn);
+    tiny_free(&b);
+}
+
 static void a_step_reads_a_chunk_or_makes_a_token(void) {
     int32_t ids[33];
     tiny t;
@@ -261,6 +299,7 @@ int main(int argc, char **argv) {
     RUN(every_cache_makes_the_same_tokens);
     RUN(caches_leave_each_other_alone);
     RUN(nothing_is_compiled_or_planned_for_another_cache);
+    RUN(a_model_opened_again_needs_nothing_new);
     RUN(a_step_reads_a_chunk_or_makes_a_token);
     RUN(what_cannot_be_is_refused);
     folder_sweep();
