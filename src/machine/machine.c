@@ -17,6 +17,12 @@ static const machine_field fields[] = {
 #undef X
 };
 
+static const uint8_t lengths[] = {
+#define X(name, ...) sizeof #name - 1,
+#include "machine/fields.h"
+#undef X
+};
+
 bool machine_field_at(int i, machine_field *out) {
     if (i < 0 || i >= (int)COUNT_OF(fields)) return false;
     *out = fields[i];
@@ -29,9 +35,7 @@ int64_t *machine_value(machine *m, const machine_field *f) {
 
 const machine_field *machine_field_named(const char *name, size_t n) {
     for (size_t i = 0; i < COUNT_OF(fields); i++)
-        if (n && fields[i].name[0] == name[0] && !strncmp(fields[i].name, name, n) &&
-            !fields[i].name[n])
-            return &fields[i];
+        if (lengths[i] == n && !memcmp(fields[i].name, name, n)) return &fields[i];
     return NULL;
 }
 
