@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { AHEAD_LEAST = 1 << 20 }; /* bytes of weights for which a thread reads ahead */
+
 typedef struct slot_row {
     const char *name[4]; /* by llm_scheme; NULL: not there */
     uint8_t rows, columns;
@@ -249,8 +251,8 @@ void weights_read(llm *m, const llm_source *s) {
     for (int layer = 0; layer < c->layers; layer++)
         for (int i = SLOT_FIRST; i < SLOTS; i++) read_slot(&r, i, layer);
     check_taken(&r);
-    /* The first token needs all of it, of a mixture a part. */
-    if (!(c->arch->flags & ARCH_EXPERTS)) archive_ahead(s->archive);
+    /* The first token needs all of it, of a mixture a part; a little comes sooner than a thread. */
+    if (!(c->arch->flags & ARCH_EXPERTS) && m->bytes >= AHEAD_LEAST) archive_ahead(s->archive);
 }
 
 /* What a name is behind "layers.3.", whose number goes to *layer, else NULL. */
