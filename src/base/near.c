@@ -8,7 +8,8 @@ enum { NEAR_MOST = 64 };
 /* Row by row over the letters of `a`: the least number of changes that make a[0..i) of b[0..j).
  * Three rows are enough, since exchanged neighbours look two rows back. What is more than `most` is
  * said to be most + 1, which is known early: lengths apart take as many changes, and a row leads to
- * nothing less than the least of it or, by exchanged neighbours, 1 more than that of the one before. */
+ * nothing less than the least of it or, by exchanged neighbours, 1 more than that of the one
+ * before. */
 static int distance_within(const char *a, const char *b, int most) {
     int row[3][NEAR_MOST + 1];
     int n = (int)strnlen(a, NEAR_MOST), m = (int)strnlen(b, NEAR_MOST), least_before = 0;
