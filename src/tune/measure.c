@@ -76,9 +76,9 @@ typedef struct meeting {
 } meeting;
 
 static bool field_named(const char *name, machine_field *f) {
-    for (int i = 0; machine_field_at(i, f); i++)
-        if (!strcmp(f->name, name)) return true;
-    return false;
+    const machine_field *known = machine_field_named(name, strlen(name));
+    if (known) *f = *known;
+    return known != NULL;
 }
 
 /* ---- statistics ------------------------------------------------------------------------------ */
