@@ -457,14 +457,15 @@ QN_API void qn_tape_end(qn_tape *tape);
  * parameter, read anew at each run, so that qn_assign and qn_write on it are seen; so are values of
  * assigned tensors and outputs of other plans. What was released, and never assigned to, is a
  * constant. Outputs that are inputs or parameters are copies of theirs. Assignments pending now
- * become part of the plan, and each run makes them, but for qn_write and those of values that are
- * there and follow no input and no tensor that is assigned to. Nothing is computed by this call but
- * first values of modules' parameters that were not yet. QN_EGRAPH where it cannot be known what
- * follows an input: history was cut (knob history), or parameters were overwritten since; where an
- * assignment was made already, by reading some value after the outputs were recorded, so that no
- * run would make it; and where the assigned tensor was a constant (qn_zeros), by which rules
- * simplify. Indices are checked at each run where the knob check was set when they were recorded
- * and this was called; setting it later changes nothing. */
+ * become part of the plan, and each run makes them. Made now, and no part of it, are those of
+ * qn_write and of a value that is there, follows neither an input nor a tensor that is assigned to,
+ * and replaces none that the plan uses. Nothing is computed by this call but first values of
+ * modules' parameters that were not yet. QN_EGRAPH where it cannot be known what follows an input:
+ * history was cut (knob history), or parameters were overwritten since; where an assignment was
+ * made already, by reading some value after the outputs were recorded, so that no run would make
+ * it; and where the assigned tensor was a constant (qn_zeros), by which rules simplify. Indices are
+ * checked at each run where the knob check was set when they were recorded and this was called;
+ * setting it later changes nothing. */
 QN_API qn_plan *qn_plan_new(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
                             qn_tensor *const *outputs);
 typedef struct qn_plan_options {

@@ -11,10 +11,11 @@
 #include "test.h"
 
 enum { N = 4 };
-static const float first[N] = {1, 2, 3, 4}, other[N] = {10, -20, 30, 50}, start[N] = {7, 8, 9, 6};
+static const float first[N] = {1, 2, 3, 4}, other[N] = {10, -20, 30, 50}, start[N] = {7, 8, 9, 6},
+                   start2[N] = {-3, 5, 2, 11}, start3[N] = {40, 41, 42, 43};
 
 static qn_ctx *qn;
-static qn_tensor *x, *state, *y;
+static qn_tensor *x, *state, *second, *third, *data, *y;
 static qn_optimizer *optimizer;
 static int right, refused;
 
@@ -96,6 +97,93 @@ static void an_optimizers_step(void) {
               QN_OK);
 }
 
+/* ---- what lies there when it is assigned, and is another value in each run ------------------- */
+
+static void two_crosswise(void) {
+    qn_tensor *old = qn_detach(state);
+    CHECK_INT(qn_assign(state, second), QN_OK);
+    CHECK_INT(qn_assign(second, old), QN_OK);
+}
+
+static void two_crosswise_by_a_copy(void) {
+    qn_tensor *old = qn_clone(state);
+    CHECK_INT(qn_assign(state, second), QN_OK);
+    CHECK_INT(qn_assign(second, old), QN_OK);
+}
+
+/* One after the other: both are what the second was. */
+static void each_the_other(void) {
+    CHECK_INT(qn_assign(state, second), QN_OK);
+    CHECK_INT(qn_assign(second, state), QN_OK);
+}
+
+static void two_crosswise_and_back(void) {
+    two_crosswise();
+    two_crosswise();
+}
+
+static void three_in_turn(void) {
+    qn_tensor *old = qn_detach(state);
+    CHECK_INT(qn_assign(state, second), QN_OK);
+    CHECK_INT(qn_assign(second, third), QN_OK);
+    CHECK_INT(qn_assign(third, old), QN_OK);
+}
+
+static void three_the_other_way(void) {
+    qn_tensor *old = qn_detach(third);
+    CHECK_INT(qn_assign(third, second), QN_OK);
+    CHECK_INT(qn_assign(second, state), QN_OK);
+    CHECK_INT(qn_assign(state, old), QN_OK);
+}
+
+static void two_crosswise_turned(void) {
+    qn_tensor *old = qn_detach(state);
+    CHECK_INT(qn_assign(state, qn_flip(second, 0)), QN_OK);
+    CHECK_INT(qn_assign(second, qn_flip(old, 0)), QN_OK);
+}
+
+static void parts_of_two_crosswise(void) {
+    qn_tensor *a = qn_slice(state, 0, 0, 2, 1), *b = qn_slice(second, 0, 2, 4, 1);
+    qn_tensor *old = qn_detach(a);
+    CHECK_INT(qn_assign(a, b), QN_OK);
+    CHECK_INT(qn_assign(b, old), QN_OK);
+}
+
+static void halves_of_one_crosswise(void) {
+    qn_tensor *old = qn_clone(qn_slice(state, 0, 0, 2, 1));
+    CHECK_INT(qn_assign(qn_slice(state, 0, 0, 2, 1), qn_slice(state, 0, 2, 4, 1)), QN_OK);
+    CHECK_INT(qn_assign(qn_slice(state, 0, 2, 4, 1), old), QN_OK);
+}
+
+static void itself(void) {
+    CHECK_INT(qn_assign(state, state), QN_OK);
+    CHECK_INT(qn_assign(second, qn_detach(second)), QN_OK);
+}
+
+static void sum_and_difference(void) {
+    qn_tensor *sum = qn_add(state, second), *difference = qn_sub(state, second);
+    CHECK_INT(qn_assign(state, sum), QN_OK);
+    CHECK_INT(qn_assign(second, difference), QN_OK);
+}
+
+static void what_changes_behind(void) {
+    CHECK_INT(qn_assign(state, second), QN_OK);
+    CHECK_INT(qn_assign(second, qn_add(second, second)), QN_OK);
+}
+
+/* A row of values that move up by one. */
+static void data_by_way_of_others(void) {
+    CHECK_INT(qn_assign(state, second), QN_OK);
+    CHECK_INT(qn_assign(second, third), QN_OK);
+    CHECK_INT(qn_assign(third, data), QN_OK);
+}
+
+static void the_input_by_way_of_others(void) {
+    CHECK_INT(qn_assign(state, second), QN_OK);
+    CHECK_INT(qn_assign(second, third), QN_OK);
+    CHECK_INT(qn_assign(third, x), QN_OK);
+}
+
 #define ASSIGNED(X)                                                                                \
     X(the_input)                                                                                   \
     X(a_view_of_the_input)                                                                         \
@@ -110,8 +198,21 @@ static void an_optimizers_step(void) {
     X(its_own_successor)                                                                           \
     X(its_successor_that_was_read)                                                                 \
     X(what_was_read_of_the_input)                                                                  \
-    X(an_optimizers_step)
-
+    X(an_optimizers_step)                                                                          \
+    X(two_crosswise)                                                                               \
+    X(two_crosswise_by_a_copy)                                                                     \
+    X(each_the_other)                                                                              \
+    X(two_crosswise_and_back)                                                                      \
+    X(three_in_turn)                                                                               \
+    X(three_the_other_way)                                                                         \
+    X(two_crosswise_turned)                                                                        \
+    X(parts_of_two_crosswise)                                                                      \
+    X(halves_of_one_crosswise)                                                                     \
+    X(itself)                                                                                      \
+    X(sum_and_difference)                                                                          \
+    X(what_changes_behind)                                                                         \
+    X(data_by_way_of_others)                                                                       \
+    X(the_input_by_way_of_others)
 /* ---- what happens between recording and capturing -------------------------------------------- */
 
 static qn_code nothing(void) {
@@ -146,10 +247,13 @@ static qn_code both_are_realized(void) {
 
 /* ---- every one of each ----------------------------------------------------------------------- */
 
-static void open_step(const float *data) {
+static void open_step(const float *given) {
     qn = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 1));
-    x = vector(data);
+    x = vector(given);
     state = vector(start);
+    second = vector(start2);
+    third = vector(start3);
+    data = vector(first);
     CHECK_INT(qn_set_name(state, "state"), QN_OK);
     qn_optimizer_options o = qn_optimizer_defaults(QN_SGD);
     o.rate = 0.25;
@@ -167,47 +271,88 @@ static void close_step(void) {
     shut();
 }
 
-/* The state after two steps of the other data, without a static graph. */
-static void expect(void (*assign)(void), float *want) {
+/* The values of the output and the states. */
+enum { VALUES = 4, RUNS = 3 };
+
+static void read_all(qn_tensor *out, float (*v)[N]) {
+    qn_tensor *t[VALUES] = {out, state, second, third};
+    for (int i = 0; i < VALUES; i++) CHECK_INT(qn_read(t[i], v[i], sizeof v[i]), QN_OK);
+}
+
+/* What the last of the steps computes, and the states after it, of the other data, without a static
+ * graph. */
+static void expect(qn_tensor *(*output)(void), void (*assign)(void), float (*want)[N]) {
     open_step(other);
-    for (int i = 0; i < 2; i++) {
-        y = qn_neg(x);
+    for (int i = 0; i < RUNS; i++) {
+        y = output();
         assign();
     }
-    CHECK_INT(qn_read(state, want, N * sizeof *want), QN_OK);
+    read_all(y, want);
     close_step();
 }
 
-/* Two runs of the captured step on the state it had; the first may have been spent. */
-static void captured(const char *name, void (*assign)(void), qn_code (*happens)(void), int tape) {
-    float want[N], got[N] = {0};
+typedef struct step {
+    const char *name;
+    qn_tensor *(*output)(void);
+    void (*assign)(void);
+    qn_code (*happens)(void);
+} step;
+
+/* As many runs of the captured step on the states it had; the first may have been spent. */
+static void captured(const step *s, int tape) {
+    float want[VALUES][N], got[VALUES][N];
     qn_tensor *out = NULL;
-    expect(assign, want);
+    expect(s->output, s->assign, want);
     open_step(first);
     qn_tensor *in = vector(other);
     qn_tape *t = tape ? qn_tape_begin(qn) : NULL;
-    y = qn_neg(x);
-    assign();
-    CHECK_INT(happens(), QN_OK);
+    y = s->output();
+    s->assign();
+    CHECK_INT(s->happens(), QN_OK);
     qn_plan *p = qn_plan_new(qn, 1, &x, 1, &y);
     qn_tape_end(t);
     if (!p) {
         CHECK_INT(qn_error_code(qn), QN_EGRAPH);
-        if (happens == nothing) FAIL("%s: %s", name, qn_error(qn));
+        if (s->happens == nothing) FAIL("%s: %s", s->name, qn_error(qn));
         refused++;
         shut();
         return;
     }
     CHECK_INT(qn_write(state, start, sizeof start), QN_OK);
-    for (int i = 0; i < 2; i++) CHECK_INT(qn_plan_run(p, &in, &out), QN_OK);
-    CHECK_INT(qn_read(state, got, sizeof got), QN_OK);
-    for (int i = 0; i < N; i++)
-        if (got[i] != want[i]) FAIL("%s: element %d is %g, not %g", name, i, got[i], want[i]);
+    CHECK_INT(qn_write(second, start2, sizeof start2), QN_OK);
+    CHECK_INT(qn_write(third, start3, sizeof start3), QN_OK);
+    for (int i = 0; i < RUNS; i++) CHECK_INT(qn_plan_run(p, &in, &out), QN_OK);
+    read_all(out, got);
+    for (int v = 0; v < VALUES; v++)
+        for (int i = 0; i < N; i++)
+            if (got[v][i] != want[v][i])
+                FAIL("%s: element %d of value %d is %g, not %g", s->name, i, v, got[v][i],
+                     want[v][i]);
     right++;
     close_step();
 }
 
+static qn_tensor *of_the_input(void) {
+    return qn_neg(x);
+}
+
+static qn_tensor *of_what_is_replaced(void) {
+    return qn_add(qn_sub(x, twice(state)), second);
+}
+
+#define OUTPUTS(X)                                                                                 \
+    X(of_the_input)                                                                                \
+    X(of_what_is_replaced)
+
 static void all_of_them(int tape) {
+    static const struct {
+        const char *name;
+        qn_tensor *(*output)(void);
+    } outputs[] = {
+#define X(name) {#name, name},
+        OUTPUTS(X)
+#undef X
+    };
     static const struct {
         const char *name;
         void (*assign)(void);
@@ -225,14 +370,17 @@ static void all_of_them(int tape) {
 #undef X
     };
     refused = right = 0;
-    for (size_t a = 0; a < sizeof assigned / sizeof *assigned; a++)
-        for (size_t b = 0; b < sizeof between / sizeof *between; b++) {
-            char name[100];
-            snprintf(name, sizeof name, "%s, %s", assigned[a].name, between[b].name);
-            captured(name, assigned[a].assign, between[b].happens, tape);
-        }
+    for (size_t o = 0; o < sizeof outputs / sizeof *outputs; o++)
+        for (size_t a = 0; a < sizeof assigned / sizeof *assigned; a++)
+            for (size_t b = 0; b < sizeof between / sizeof *between; b++) {
+                char name[100];
+                snprintf(name, sizeof name, "%s, %s, %s", outputs[o].name, assigned[a].name,
+                         between[b].name);
+                captured(&(step){name, outputs[o].output, assigned[a].assign, between[b].happens},
+                         tape);
+            }
     printf("%d right, %d refused\n", right, refused);
-    CHECK(right >= (int)(sizeof assigned / sizeof *assigned));
+    CHECK(right >= (int)(2 * sizeof assigned / sizeof *assigned));
 }
 
 static void a_graph_makes_its_assignments_or_is_an_error(void) {
@@ -281,8 +429,9 @@ static void what_was_trained_before_is_a_parameter(void) {
 static void what_follows_no_input_is_no_part_of_the_graph(void) {
     float got[N], piece[2] = {-1, -2};
     open_step(first);
-    qn_tensor *in = vector(other), *out = NULL, *second = vector(start);
+    qn_tensor *in = vector(other), *out = NULL;
     y = qn_neg(x);
+    CHECK_INT(qn_write(second, start, sizeof start), QN_OK);
     CHECK_INT(qn_assign(state, vector(other)), QN_OK);
     CHECK_INT(qn_write(qn_slice(second, 0, 1, 3, 1), piece, sizeof piece), QN_OK);
     qn_plan *p = qn_plan_new(qn, 1, &x, 1, &y);
@@ -294,6 +443,22 @@ static void what_follows_no_input_is_no_part_of_the_graph(void) {
     CHECK_INT(qn_plan_run(p, &in, &out), QN_OK);
     CHECK_INT(qn_read(second, got, sizeof got), QN_OK);
     CHECK(got[1] == start[1]);
+    close_step();
+}
+
+/* But where the graph uses what they replace: it does so in the first run alone. */
+static void data_that_replaces_what_is_used_is_a_part_of_it(void) {
+    float got[N];
+    open_step(first);
+    qn_tensor *in = vector(other), *out = NULL;
+    y = qn_add(x, state);
+    CHECK_INT(qn_assign(state, data), QN_OK);
+    qn_plan *p = qn_plan_new(qn, 1, &x, 1, &y);
+    for (int run = 0; run < 3; run++) {
+        CHECK_INT(qn_plan_run(p, &in, &out), QN_OK);
+        CHECK_INT(qn_read(out, got, sizeof got), QN_OK);
+        for (int i = 0; i < N; i++) CHECK(got[i] == other[i] + (run ? first[i] : start[i]));
+    }
     close_step();
 }
 
@@ -342,6 +507,7 @@ int main(int argc, char **argv) {
     RUN(the_error_names_the_tensor_and_the_remedy);
     RUN(what_was_trained_before_is_a_parameter);
     RUN(what_follows_no_input_is_no_part_of_the_graph);
+    RUN(data_that_replaces_what_is_used_is_a_part_of_it);
     RUN(a_constant_that_is_assigned_to_is_an_error);
     RUN(a_graph_without_assignments);
     return test_end();

@@ -5,7 +5,8 @@
  * outputs were recorded before that run, of the input that the assigned value was made of, the
  * program reads as if each run made the assignment, and none would. That is an error.
  *
- * So it is of a state that is made of its own old value: each run would have gone one step further.
+ * So it is of a state that is made of its own old value or another's, as in a swap: each run would
+ * have gone one step further.
  *
  * A version that was made has forgotten its expression. It notes when it was made, as how many
  * handles there had been (so an output that is recorded again is younger, be it the same node), and
@@ -13,6 +14,7 @@
  * was computed itself counts as all of them, and so does a value that the same request replaces. So
  * the error may come where the assignment only happened between the recording of an output and its
  * capture; never is it missing. */
+#include "graph/view/view.h"
 #include "run/run.h"
 
 static uint64_t leaf_bit(const graph_node *x) {
@@ -59,10 +61,10 @@ void effects_ran(graph *g, const uint64_t *set) {
     for (uint32_t i = 0; i < g->pending_count; i++) note(g, g->pending[i]->node, set[i]);
 }
 
-void effects_settle(qn_ctx *qn, tensor *t) {
+/* Of a set of leaves. */
+static void settle(qn_ctx *qn, tensor *t, uint64_t set) {
     graph *g = qn->graph;
     node_id version = t->node, behind = node_behind(g, version);
-    uint64_t set = leaf_set(node_at(g, behind));
     if (!node_is_memory(node_at(g, version))) {
         buffer_ref(qn, node_at(g, behind)->buffer);
         graph_realized(g, version, node_at(g, behind)->buffer);
@@ -72,17 +74,33 @@ void effects_settle(qn_ctx *qn, tensor *t) {
     tensor_settle(t, true);
 }
 
+void effects_settle(qn_ctx *qn, tensor *t) {
+    const graph *g = qn->graph;
+    settle(qn, t, leaf_set(node_at(g, node_behind(g, t->node))));
+}
+
+/* Also of the values that are replaced: which these are must be known before the first is. */
 void effects_settle_data(qn_ctx *qn) {
     graph *g = qn->graph;
+    if (!g->pending_count) return;
+    const uint32_t replaced = graph_mark(g);
+    for (uint32_t i = 0; i < g->pending_count; i++)
+        node_at(g, g->pending[i]->replaced)->mark = replaced;
     for (uint32_t i = g->pending_count; i-- > 0;) {
         const graph_node *x = node_at(g, node_behind(g, g->pending[i]->node));
-        if (node_is_memory(x) && !(x->flags & NODE_GONE)) effects_settle(qn, g->pending[i]);
+        if (!node_is_memory(x) || x->flags & NODE_GONE) continue;
+        settle(qn, g->pending[i], x->mark == replaced ? UINT64_MAX : leaf_set(x));
     }
 }
 
 /* ---- what a graph lacks ---------------------------------------------------------------------- */
 
-/* By history, where a tape keeps it. */
+/* Is n a value that a tensor does not have any more? */
+static bool is_former(const graph *g, node_id n) {
+    return node_at(g, n)->variable && !graph_handle_of(g, n);
+}
+
+/* By history, where a tape keeps it: the version's own former value, too, or another tensor's. */
 static bool is_made_of(graph *g, arena *a, node_id version, node_id input) {
     const graph_node *x = node_at(g, version);
     if (x->op == OP_BUFFER) {
@@ -91,10 +109,8 @@ static bool is_made_of(graph *g, arena *a, node_id version, node_id input) {
     }
     node_id *order;
     uint32_t nodes = graph_order_history(g, a, 1, &version, 0, &order);
-    for (uint32_t i = 0; i < nodes; i++) {
-        bool state = order[i] != version && node_at(g, order[i])->variable == x->variable;
-        if (order[i] == input || state) return true;
-    }
+    for (uint32_t i = 0; i < nodes; i++)
+        if (order[i] == input || (order[i] != version && is_former(g, order[i]))) return true;
     return false;
 }
 
@@ -116,7 +132,7 @@ static QN_NORETURN void refuse(graph *g, const tensor *t, int output, int input)
     tensor_describe(g, t->node, &g->text);
     if (file) str_addf(&g->text, " (%s:%d)", file, line);
     raise_error(g->ctx, QN_EGRAPH,
-                "plan_new: an assignment to %s of what follows input %d or its own old value was "
+                "plan_new: an assignment to %s of what follows input %d or an old value was "
                 "made, by reading some value, after output %d was recorded: it would be no part "
                 "of the graph; capture before anything is read, or record it again",
                 g->text.s, input, output);

@@ -205,13 +205,44 @@ static void check_inputs(const walk *w) {
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* An assignment of what is there and follows no input is no part of the graph. */
-static void settle_assignments(const walk *w) {
+/* The value that an assignment takes as it lies there, and that is no input; 0: it is none such. */
+static node_id value_there(const walk *w, const tensor *t) {
+    const graph *g = w->qn->graph;
+    node_id n = node_behind(g, t->node);
+    return node_is_memory(node_at(g, n)) && !is_input(w->l, n) ? n : 0;
+}
+
+/* Is n what some assignment replaces? */
+static bool is_replaced(const graph *g, node_id n) {
+    for (uint32_t i = 0; i < g->pending_count; i++)
+        if (g->pending[i]->replaced == n) return true;
+    return false;
+}
+
+/* Is n what some assignment takes as it lies there? */
+static bool is_taken(const walk *w, node_id n) {
+    const graph *g = w->qn->graph;
+    for (uint32_t i = 0; i < g->pending_count; i++)
+        if (value_there(w, g->pending[i]) == n) return true;
+    return false;
+}
+
+/* An assignment of what is there and follows no input is no part of the graph, but where each run
+ * has another value to take, that of a tensor which is assigned to, or where the graph uses what is
+ * replaced, of which the next run shall see what this one made of it. So a swap of two tensors is
+ * one at each run. What takes a replaced value stays, and so then does what replaces it. */
+static void settle_assignments(const walk *w, arena *a) {
     graph *g = w->qn->graph;
+    uint32_t roots = (uint32_t)w->l->n_out; /* of all roots, the outputs and what is made */
+    node_id *order;
+    for (uint32_t i = 0; i < g->pending_count; i++)
+        if (!value_there(w, g->pending[i])) w->root[roots++] = g->pending[i]->node;
+    graph_order(g, a, (int)roots, w->root, &order);
     for (uint32_t i = g->pending_count; i-- > 0;) {
         tensor *t = g->pending[i];
-        node_id n = node_behind(g, t->node);
-        if (!node_is_memory(node_at(g, n)) || is_input(w->l, n)) continue;
+        node_id n = value_there(w, t);
+        bool used = node_at(g, t->replaced)->mark >= g->mark_base;
+        if (!n || used || is_replaced(g, n) || is_taken(w, t->replaced)) continue;
         effects_settle(w->qn, t);
     }
 }
@@ -231,6 +262,6 @@ void reopen_inputs(reopened *r, qn_ctx *qn, arena *keep, const static_lists *l) 
         const graph_node *x = node_at(qn->graph, input_node(l, i));
         if (x->sources && !is_version(x)) check_passed_by(&w, &a, i);
     }
-    settle_assignments(&w);
+    settle_assignments(&w, &a);
     cleanup_run(&qn->heap, &c);
 }
