@@ -108,6 +108,8 @@ static inline qn_tensor *handle_of(PyObject *o) {
 }
 /* o names another tensor from now on, which it takes over. false with an exception. */
 bool tensor_rename(tensor_object *o, qn_tensor *t);
+/* Is it to have a gradient? Says the flag, and the list of those that are. */
+void tensor_require(tensor_object *o, bool on);
 /* What `x op= y` and `x[i] = y` make of x, which takes t in any case: under no_grad a tensor of
  * data keeps its memory; else x names the result. */
 bool tensor_become(tensor_object *o, qn_tensor *t);

@@ -312,15 +312,7 @@ static PyObject *captured(capture *c) {
     return r;
 }
 
-/* Also where the function has said what has a gradient. */
-static void restore_flags(capture *c) {
-    if ((c->o->flags ^ c->flags) & REQUIRES_GRAD &&
-        PyObject_SetAttrString((PyObject *)c->o, "requires_grad",
-                               c->flags & REQUIRES_GRAD ? Py_True : Py_False))
-        PyErr_Clear();
-    c->o->flags = c->flags;
-}
-
+/* Whether it has a gradient a program of C cannot say: there the function has not said it. */
 static void restore(capture *c) {
     tensor_object *o = c->o;
     if (c->argument) {
@@ -332,9 +324,9 @@ static void restore(capture *c) {
         core_release(o->t);
         o->t = c->before;
         o->epoch = c->epoch;
-        if (!trace.values) o->flags = (uint16_t)(c->flags | (o->flags & REQUIRES_GRAD));
+        o->flags = (uint16_t)((c->flags & ~REQUIRES_GRAD) | (o->flags & REQUIRES_GRAD));
     }
-    if (trace.values) restore_flags(c);
+    if (trace.values) tensor_require(o, c->flags & REQUIRES_GRAD);
     PyObject *grad = o->grad;
     o->grad = c->grad;
     Py_XDECREF(grad);

@@ -91,19 +91,26 @@ PyObject *tensor_named(qn_tensor *t) {
     return (PyObject *)o;
 }
 
-static void unlist(tensor_object *o) {
-    if (!(o->flags & REQUIRES_GRAD)) return;
+void tensor_require(tensor_object *o, bool on) {
+    if (on == (o->flags & REQUIRES_GRAD)) return;
+    o->flags ^= REQUIRES_GRAD;
+    if (on) {
+        o->next = core.requiring;
+        o->previous = NULL;
+        if (o->next) o->next->previous = o;
+        core.requiring = o;
+        return;
+    }
     if (o->next) o->next->previous = o->previous;
     if (o->previous) o->previous->next = o->next;
     if (core.requiring == o) core.requiring = o->next;
-    o->flags &= (uint16_t)~REQUIRES_GRAD;
 }
 
 static void tensor_free(PyObject *self) {
     tensor_object *o = (tensor_object *)self;
     PyTypeObject *type = Py_TYPE(self);
     if (unlikely(o->weak != NULL)) PyObject_ClearWeakRefs(self);
-    unlist(o);
+    tensor_require(o, false);
     Py_XDECREF(o->grad);
     if (likely(o->epoch / EPOCH_FORK == core.epoch / EPOCH_FORK)) core_release(o->t);
     PyObject_Free(self);
@@ -247,14 +254,8 @@ static int set_requires_grad(PyObject *self, PyObject *on, void *none) {
                      dtype_name(qn_dtype_of(o->t)));
         return -1;
     }
-    unlist(o);
-    if (!is) return 0;
-    if (!make_leaf(o)) return -1;
-    o->flags |= REQUIRES_GRAD;
-    o->next = core.requiring;
-    o->previous = NULL;
-    if (core.requiring) core.requiring->previous = o;
-    core.requiring = o;
+    if (is && !make_leaf(o)) return -1;
+    tensor_require(o, is != 0);
     return 0;
 }
 

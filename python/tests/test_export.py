@@ -291,8 +291,9 @@ class Afterwards(Case):
                     [(id(p.grad), p.grad.tobytes()) for p in net.parameters()], nn.get_rng_state(),
                     qn.is_no_grad() if hasattr(qn, "is_no_grad") else None)
 
-        before = all_of()
+        before, handle = all_of(), qn._core.handle_copy(net[0].weight)
         qn.export(step, self.path, x, y)
+        self.assertTrue(qn._core.same_handle(net[0].weight, handle))
         self.assertEqual(all_of(), before)
         with self.assertRaisesRegex(RuntimeError, "\"draw\""):
             qn.export(lambda x, y: step(x, y) + qn.gamma(qn.key(1), x[0, 0]).sum(), self.path, x, y)

@@ -534,6 +534,23 @@ class Unnoticed(unittest.TestCase):
                 return told
             self.same(make)
 
+    def test_a_parameter_that_is_changed_and_frozen(self):
+        def make(wrap):
+            w = qn.tensor([1.0, 2.0], requires_grad=True)
+
+            def freeze(x):
+                w.requires_grad = False
+                w.assign(w * 2)
+                return x * w
+            told = [wrap(freeze)(qn.tensor([3.0, 4.0])).tolist(), w.tolist(), w.requires_grad]
+            for on in (False, True):
+                w.requires_grad = on
+                v = qn.tensor([5.0, 6.0], requires_grad=True)
+                (v * w).sum().backward()
+                told.append([None if t.grad is None else t.grad.tolist() for t in (v, w)])
+            return told
+        self.same(make)
+
     def test_the_order_of_a_dict(self):
         def make(wrap):
             known = collections.OrderedDict(a=1.0, b=9.0)
