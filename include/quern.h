@@ -486,6 +486,10 @@ typedef struct qn_plan_options {
      * value which nothing else needs, the output may lie where it does, and then the tensor is used
      * up as a donated one; else it stays. QN_EARG where there are fewer. */
     int64_t states, state_input, state_output;
+    /* Each assignment that is pending is part of the graph, also one of a value that is there and
+     * follows nothing, but for qn_write. For who wants a state where the program has one, as
+     * qn_export may. QN_EARG with no_assignments. */
+    bool all_assignments;
 } qn_plan_options;
 #define QN_PLAN_OPTIONS(...) QN_STRUCT(qn_plan_options, __VA_ARGS__)
 

@@ -69,12 +69,6 @@ class Names(Watch):
             found.setdefault(id(random.generator.key), "nn.random.key")
         return found
 
-    def stepped(self):
-        """Ids of what optimizers change: the next value is always a computed one."""
-        return {i for x, _ in self.met.values() if isinstance(x, Optimizer)
-                for i in (*(id(p) for group in x.param_groups for p in group["params"]),
-                          *(id(t) for state in x.state.values() for t in state.values()))}
-
 
 def input_names(f, args, keywords):
     """By id of a tensor: the parameter's name, and below it the way in its tree."""
@@ -151,14 +145,6 @@ def distinct_names(found):
     return out
 
 
-def check_states(path, name, states, call):
-    """A state of an optimizer's that f gives a value in memory, behind the step, would be none."""
-    with open(path[:-1] + "h") as header:
-        if f"#define {name.upper()}_STATES {len(states)}\n" not in header.read():
-            raise ValueError(f"export: {call} assigns a constant or another tensor's value to what an optimizer "
-                             "changes: add 0 to it")
-
-
 def export(f: Callable[..., Any], path: str | os.PathLike[str], /, *args: Any, name: str | None = None,
            blob: str | os.PathLike[str] | None = None, **keywords: Any) -> Exported:
     """Write what f(*args, **keywords) computes as a program of C: the file `path`, which ends in .c, and its header.
@@ -206,14 +192,11 @@ def export(f: Callable[..., Any], path: str | os.PathLike[str], /, *args: Any, n
     try:
         if not outputs and not found:
             raise ValueError(f"export: {call} gives no tensor and changes none")
-        stepped = seen.stepped()
-        sure = "".join("01"[id(x) in stepped] for x in states.values())
         _core.export_write(path, inputs, outputs, [s for _, s, _, _ in found], [y for _, _, y, _ in found],
-                           list(states), sure, (name, blob))
+                           list(states), (name, blob))
     finally:  # what is to be assigned is let go, also where an exception holds this call
         del captured, data, found, inputs, outputs
     path = os.fsdecode(path)
     name = name or os.path.basename(path)[:-2]
-    check_states(path, name, states, call)
     return Exported(name, tuple(inputs_named[id(x)] for x in tensors), tuple(n for n, _ in results),
                     states)

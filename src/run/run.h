@@ -565,7 +565,7 @@ typedef struct static_lists {
     int n_in, n_out;
     qn_tensor *const *inputs, *const *outputs;
     uint64_t donate; /* by input */
-    bool no_assignments;
+    bool no_assignments, all_assignments;
     bool sizes_vary; /* what follows the variables is an expression, too, as what does the inputs */
     int states, state_input, state_output; /* that outputs take the place of */
 } static_lists;

@@ -500,6 +500,41 @@ static void a_graph_without_assignments(void) {
     }
 }
 
+/* Data, too, is what each run assigns; but what is written is data of the moment. */
+static void a_graph_with_all_assignments(void) {
+    float got[N];
+    open_step(first);
+    y = qn_neg(x);
+    CHECK_INT(qn_assign(state, data), QN_OK);
+    CHECK_INT(qn_write(second, other, sizeof other), QN_OK);
+    qn_plan *p = qn_plan_new_with(qn, 1, &x, 1, &y, &QN_PLAN_OPTIONS(.all_assignments = true));
+    CHECK(p != NULL);
+    CHECK_INT(qn_read(second, got, sizeof got), QN_OK);
+    CHECK(!memcmp(got, other, sizeof got));
+    CHECK_INT(qn_write(state, start, sizeof start), QN_OK);
+    CHECK_INT(qn_write(second, start2, sizeof start2), QN_OK);
+    qn_tensor *in = vector(other), *out = NULL;
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(qn_plan_run(p, &in, &out), QN_OK);
+        CHECK_INT(qn_read(state, got, sizeof got), QN_OK);
+        CHECK(!memcmp(got, first, sizeof got));
+        CHECK_INT(qn_read(second, got, sizeof got), QN_OK);
+        CHECK(!memcmp(got, start2, sizeof got));
+        CHECK_INT(qn_write(data, i ? start : first, sizeof first), QN_OK);
+    }
+    close_step();
+}
+
+static void all_assignments_and_none_are_an_error(void) {
+    open_step(first);
+    y = qn_neg(x);
+    qn_plan_options o = QN_PLAN_OPTIONS(.no_assignments = true, .all_assignments = true);
+    CHECK(!qn_plan_new_with(qn, 1, &x, 1, &y, &o));
+    CHECK_INT(qn_error_code(qn), QN_EARG);
+    CHECK(strstr(qn_error(qn), "no_assignments and all_assignments"));
+    shut();
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(a_graph_makes_its_assignments_or_is_an_error);
@@ -510,5 +545,7 @@ int main(int argc, char **argv) {
     RUN(data_that_replaces_what_is_used_is_a_part_of_it);
     RUN(a_constant_that_is_assigned_to_is_an_error);
     RUN(a_graph_without_assignments);
+    RUN(a_graph_with_all_assignments);
+    RUN(all_assignments_and_none_are_an_error);
     return test_end();
 }

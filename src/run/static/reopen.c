@@ -262,6 +262,6 @@ void reopen_inputs(reopened *r, qn_ctx *qn, arena *keep, const static_lists *l) 
         const graph_node *x = node_at(qn->graph, input_node(l, i));
         if (x->sources && !is_version(x)) check_passed_by(&w, &a, i);
     }
-    settle_assignments(&w, &a);
+    if (!l->all_assignments) settle_assignments(&w, &a);
     cleanup_run(&qn->heap, &c);
 }

@@ -451,6 +451,10 @@ qn_plan *qn_plan_new_with(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_
                          "are %d inputs and %d outputs",
                          (long long)o.states, (long long)o.state_input, (long long)o.state_output,
                          n_in, n_out);
+    if (o.no_assignments && o.all_assignments)
+        return fail_null(qn, QN_EARG,
+                         "plan_new_with: no_assignments and all_assignments are both "
+                         "set");
     if (qn->run->dev->unfused)
         return fail_null(qn, QN_EDEVICE, "plan_new: device %s has no plans", qn->run->dev->name);
     const static_lists lists = {.call = "plan_new",
@@ -460,6 +464,7 @@ qn_plan *qn_plan_new_with(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_
                                 .outputs = outputs,
                                 .donate = o.donate,
                                 .no_assignments = o.no_assignments,
+                                .all_assignments = o.all_assignments,
                                 .states = (int)o.states,
                                 .state_input = (int)o.state_input,
                                 .state_output = (int)o.state_output};
