@@ -20,7 +20,7 @@
  * Loads of elements behind (or before) everything that is stored share no element with the stores.
  *
  * Where two loops were merged, and the merged variable is divided in the index, the question is
- * asked of the two.
+ * asked of the two; of a free loop that was merged it is asked with the two in its place.
  *
  * Updates by one monoid commute, so they may be reordered though not run at once. Buffers of
  * different arguments do not alias; tiles defined inside the loop are private to each iteration. */
@@ -344,6 +344,33 @@ static bool halves_independent(kernel *k, stmt_id loop, const ir_access *t, uint
     return fine;
 }
 
+/* A free loop that was merged, and the width of its inner half; 0: there is none. */
+static stmt_id merged_free_loop(const question *q, const ir_access *t, uint32_t n, int64_t *width) {
+    const kernel *k = q->k;
+    stmt_id end = ir_s(k, q->top)->parent;
+    for (uint32_t i = 0; i < n; i++)
+        for (stmt_id p = t[i].at; p != end; p = ir_s(k, p)->parent) {
+            const ir_stmt *l = ir_s(k, p);
+            if (l->kind != STMT_LOOP || p == q->loop || l->loop > LOOP_PAR) continue;
+            *width = least_divisor(k, t[i].index, l->l.var);
+            if (*width) return p;
+        }
+    return 0;
+}
+
+/* Is there no dependence where such a loop is split again? The tree is restored. */
+static bool independent_split(const question *q, loop_freedom freedom, const ir_access *t,
+                              uint32_t n) {
+    int64_t width;
+    stmt_id merged = merged_free_loop(q, t, n, &width);
+    if (!merged) return false;
+    ir_saved before = ir_save(q->k);
+    bool fine = ir_split(q->k, merged, width, NULL, NULL, NULL) &&
+                ir_no_carried(q->k, q->loop, q->top, freedom, NULL);
+    ir_restore(q->k, &before);
+    return fine;
+}
+
 /* `known`: memories to leave out; those that were checked are added. */
 static bool none_carried(kernel *k, stmt_id loop, stmt_id top, loop_freedom freedom, bool *known,
                          str *why) {
@@ -361,6 +388,7 @@ static bool none_carried(kernel *k, stmt_id loop, stmt_id top, loop_freedom free
         if (memory_apart(&q, t, n, m)) continue;
         if (freedom == FREEDOM_AT_ONCE && top == loop && halves_independent(k, loop, t, n))
             return true;
+        if (independent_split(&q, freedom, t, n)) return true;
         bool arg = ir_m(k, m)->scope == MEM_ARG;
         return ir_refuse(why, "different trips of %s may access the same element of %s%d",
                          sym_name(k->syms, q.var), arg ? "a" : "t",

@@ -1,7 +1,7 @@
 /* test_fission.c - the transforms for kernels over blocks of rows: a loop for each statement of a
  * row (fission), a tile's rows interleaved (transform_layout), iterations without effect dropped
- * (trim), fused loops with folded storage, full iterations at the end (peel); as in
- * test_transforms.c. */
+ * (trim), fused loops with folded storage, full iterations at the end (peel), and loops that merged
+ * ones leave independent; as in test_transforms.c. */
 #include "ir_cases.h"
 #include "records.h"
 #include "schedule/schedule.h"
@@ -480,6 +480,46 @@ static void blocks_are_larger_where_rereads_miss_the_cache(void) {
     }
 }
 
+/* ---- loops in parallel ----------------------------------------------------------------------- */
+
+/* Words of four bytes in two rows, of which i counts the words and r walks four bytes of each row:
+ * 4*i + 16*(r/4) + r%4. */
+static void a_loop_is_parallel_around_one_that_was_merged(void) {
+    BECOMES("kernel \"words\" {\n"
+            "  arg a0 f32[32] write\n"
+            "  arg a1 f32[32] read\n"
+            "  for i < 4 {\n"
+            "    for r < 8 {\n"
+            "      a0[4*i + r + 12*(r/4)] = neg(a1[8*i + r])\n"
+            "    }\n"
+            "  }\n"
+            "}\n",
+            "par i",
+            "kernel \"words\" {\n"
+            "  arg a0 f32[32] write\n"
+            "  arg a1 f32[32] read\n"
+            "  par i < 4 {\n"
+            "    for r < 8 {\n"
+            "      a0[4*i + r + 12*(r/4)] = neg(a1[8*i + r])\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+}
+
+/* The rows are 12 apart: the last word of one is the first of the next. */
+static void a_loop_is_not_parallel_where_halves_of_a_merged_one_meet(void) {
+    REFUSES("kernel \"words\" {\n"
+            "  arg a0 f32[28] write\n"
+            "  arg a1 f32[32] read\n"
+            "  for i < 4 {\n"
+            "    for r < 8 {\n"
+            "      a0[r + 4*i + 8*(r/4)] = neg(a1[r + 8*i])\n"
+            "    }\n"
+            "  }\n"
+            "}\n",
+            "", "par i", "may access the same element of a0");
+}
+
 static void all(void) {
     RUN(fission_gives_each_statement_a_loop);
     RUN(fission_is_refused_for_carried_dependences);
@@ -494,6 +534,8 @@ static void all(void) {
     RUN(blocks_of_rows_need_no_tile);
     RUN(long_rows_go_by_slices);
     RUN(blocks_are_larger_where_rereads_miss_the_cache);
+    RUN(a_loop_is_parallel_around_one_that_was_merged);
+    RUN(a_loop_is_not_parallel_where_halves_of_a_merged_one_meet);
 }
 
 int main(int argc, char **argv) {
