@@ -135,9 +135,20 @@ static void prefetch_weights(scheduler *m) {
     }
 }
 
-/* Scales that take long to make are made side by side, in front of the products: of a whole row
- * where they lie evenly in it, as then they go through it as the weights do; else of a trip, which
- * asks for lines ahead: scales in clusters, apart from the weights, lead the prefetcher astray. */
+/* Scales that take long to make, one a group of lanes, are made side by side at loop `at`, for the
+ * axes and the groups. What the lanes' loop is then; its id 0: nothing has been done. */
+static loop_h make_scales(scheduler *m, loop_h at, stage_axes *axes, loop2 lane) {
+    stage_axis(axes, lane.outer, false);
+    made_stage made = step_compute_at(maybe(m), at, axes);
+    if (!made.tile) return NO_LOOP;
+    const loop_h *last = &made.copy.loop[made.copy.n - 2];
+    step_want(m, step_merge(m, last[0], last[1], "s"), WANT_VEC);
+    return step_merge(m, lane.outer, lane.inner, "v");
+}
+
+/* In front of the products: of a whole row where they lie evenly in it, as then they go through it
+ * as the weights do; else of a trip, which asks for lines ahead: scales in clusters, apart from the
+ * weights, lead the prefetcher astray. */
 static loop_h scales_first(scheduler *m, stmt_id use, loop_h row, loop2 vector) {
     int64_t group = group_of(m, use, vector.inner);
     if (group < 2) return vector.inner;
@@ -148,16 +159,13 @@ static loop_h scales_first(scheduler *m, stmt_id use, loop_h row, loop2 vector) 
     stage_axes axes = {0};
     if (whole) stage_axis(&axes, row, false);
     stage_axis(&axes, vector.outer, false);
-    stage_axis(&axes, lane.outer, false);
-    made_stage made = step_compute_at(maybe(m), whole ? at : row, &axes);
-    if (!made.tile) {
+    loop_h lanes = make_scales(m, whole ? at : row, &axes, lane);
+    if (!lanes.id) {
         steps_back(m, &mark);
         return vector.inner;
     }
-    const loop_h *last = &made.copy.loop[made.copy.n - 2];
-    step_want(m, step_merge(m, last[0], last[1], "s"), WANT_VEC);
     if (!whole) prefetch_weights(m);
-    return step_merge(m, lane.outer, lane.inner, "v");
+    return lanes;
 }
 
 /* The dots' words go inside of the vectors, the last loop inmost. */
@@ -298,13 +306,9 @@ void schedule_block_scales(scheduler *m, const block_loops *l, int n, const loop
     stage_axes axes = {0};
     for (int i = 0; i < n; i++) stage_axis(&axes, tile[i], false);
     stage_axis(&axes, l->vector, false);
-    stage_axis(&axes, lane.outer, false);
-    made_stage made = step_compute_at(maybe(m), l->trip, &axes);
-    if (!made.tile) {
+    loop_h lanes = make_scales(m, l->trip, &axes, lane);
+    if (lanes.id)
+        step_want(m, lanes, WANT_VEC);
+    else
         steps_back(m, &mark);
-        return;
-    }
-    const loop_h *last = &made.copy.loop[made.copy.n - 2];
-    step_want(m, step_merge(m, last[0], last[1], "s"), WANT_VEC);
-    step_want(m, step_merge(m, lane.outer, lane.inner, "v"), WANT_VEC);
 }
