@@ -3,7 +3,7 @@
  * architectures beside the package peft. */
 #include "tiny_llm.h"
 
-enum { TOKENS = 30, CHUNK = 8, RANK = 3 };
+enum { TOKENS = 30, CHUNK = 20, RANK = 3 };
 
 /* Matrices of an adapter, beside one of the model each. */
 typedef struct beside {

@@ -2,7 +2,7 @@
  * beside it, and after the first times nothing is compiled or planned. */
 #include "tiny_llm.h"
 
-enum { TEXTS = 7, MOST = 24, CONTEXT = 64, CHUNK = 8 };
+enum { TEXTS = 7, MOST = 24, CONTEXT = 64, CHUNK = 20 };
 
 /* The tokens of a text. */
 typedef struct said {

@@ -4,7 +4,7 @@
 
 /* Penalties below 0: tokens that were there are likely, so that texts repeat themselves. */
 enum { AGAIN = 4 };
-enum { MOST = 60, CONTEXT = 96, CHUNK = 8 };
+enum { MOST = 60, CONTEXT = 96, CHUNK = 20 };
 
 typedef struct made {
     int64_t n, steps, held;
