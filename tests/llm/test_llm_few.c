@@ -288,6 +288,47 @@ static void what_comes_between_leaves_a_prompt(void) {
     tiny_free(&t);
 }
 
+/* What is not finite in a short prompt is nobody else's, in mixtures, too, whose rows choose
+ * experts: what its pages held is written over by tokens that are read as few rows. */
+static void what_is_no_number_stays_in_a_prompt(bool experts) {
+    static double want[T_MOST][T_VOCABULARY];
+    int32_t ids[T_MOST], broken[3] = {1, 256, 2};
+    const float *logits = NULL;
+    tiny t;
+    qn_ctx *qn = qn_open(NULL);
+    tiny_make(&t, false, 7);
+    if (experts) tiny_mix(&t);
+    for (int i = 0; i < T_WIDTH; i++) t.m[0].data[256 * T_WIDTH + i] = INFINITY;
+    tiny_file f = tiny_gguf(&t, &(tiny_change){.experts = experts}, qn);
+    const char *path = in_folder("broken.gguf");
+    tiny_write(path, f.data, f.n);
+    free(f.data);
+    qn_llm *m = qn_llm_open(qn, path, &QN_LLM_OPTIONS(.context = 2 * PAGE, .chunk = CHUNK));
+    ids_of(T_MOST, 10, ids);
+    tiny_logits(&t, T_MOST, ids, want);
+    for (int n = 1; n <= PAGE + 1; n += 15) {
+        CHECK_INT(qn_llm_feed(m, 3, broken, &logits), QN_OK);
+        CHECK(logits && isnan(logits[0]));
+        CHECK_INT(qn_llm_rewind(m, 0), QN_OK);
+        CHECK_INT(qn_llm_feed(m, n, ids, &logits), QN_OK);
+        is_near(logits, want[n - 1], 1e-9, "anew", n);
+        CHECK_INT(qn_llm_feed(m, 2, broken + 1, NULL), QN_OK);
+        CHECK_INT(qn_llm_rewind(m, n), QN_OK);
+        CHECK_INT(qn_llm_feed(m, 4, ids + n, &logits), QN_OK);
+        is_near(logits, want[n + 3], 1e-9, "behind", n);
+        CHECK_INT(qn_llm_rewind(m, 0), QN_OK);
+    }
+    qn_llm_close(m);
+    CHECK_STR(qn_error(qn), "");
+    qn_close(qn);
+    tiny_free(&t);
+}
+
+static void what_is_no_number_is_nobody_elses(void) {
+    what_is_no_number_stays_in_a_prompt(false);
+    what_is_no_number_stays_in_a_prompt(true);
+}
+
 /* One graph reads all lengths; a model whose chunks are as short has none. */
 static void no_length_is_compiled_anew(void) {
     int32_t ids[T_MOST];
@@ -325,6 +366,7 @@ int main(int argc, char **argv) {
     RUN(texts_are_read_while_others_are_made);
     RUN(and_while_others_guess);
     RUN(what_comes_between_leaves_a_prompt);
+    RUN(what_is_no_number_is_nobody_elses);
     RUN(no_length_is_compiled_anew);
     folder_sweep();
     return test_end();
