@@ -17,7 +17,8 @@
  * up in a table of 16 bytes, which the emitter keeps in a register.
  *
  * The rows' rounding is all that differs from the product in f32: half of 1/127 of a block's
- * largest number at most. A row with an infinity or NaN gives NaN. */
+ * largest number at most. A row with an infinity or NaN gives NaN, and so may one with numbers
+ * beyond 1e36, of which 32 add up to more than f32 holds. */
 #include "quant/quant.h"
 
 enum { BLOCK = 32, WORD = 4, LARGEST = 127, WIDEST = 16 /* lanes of a vector */ };

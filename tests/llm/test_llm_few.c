@@ -288,6 +288,36 @@ static void what_comes_between_leaves_a_prompt(void) {
     tiny_free(&t);
 }
 
+/* A context that is shorter than few rows, to its last token. */
+static void contexts_of_fewer_rows(void) {
+    static const int contexts[] = {2, 5, 15, 16, 17};
+    static double want[T_MOST][T_VOCABULARY];
+    int32_t ids[T_MOST];
+    const float *logits = NULL;
+    ids_of(T_MOST, 11, ids);
+    for (int i = 0; i < 10; i++) {
+        const int context = contexts[i % 5];
+        tiny t;
+        qn_ctx *qn = qn_open(NULL);
+        qn_llm *m = open_tiny(qn, &t, i < 5, NULL, &QN_LLM_OPTIONS(.context = context));
+        tiny_logits(&t, context, ids, want);
+        for (int n = 1; n <= context; n += n < 2 ? 1 : 3) {
+            CHECK_INT(qn_llm_feed(m, n, ids, &logits), QN_OK);
+            is_near(logits, want[n - 1], 1e-9, "of a short context", n);
+            if (n < context) {
+                CHECK_INT(qn_llm_feed(m, context - n, ids + n, &logits), QN_OK);
+                is_near(logits, want[context - 1], 1e-9, "to its end", context);
+            }
+            tiny_refused(qn, qn_llm_feed(m, 1, ids, NULL), QN_ERANGE, "do not fit");
+            CHECK_INT(qn_llm_rewind(m, 0), QN_OK);
+        }
+        qn_llm_close(m);
+        CHECK_STR(qn_error(qn), "");
+        qn_close(qn);
+        tiny_free(&t);
+    }
+}
+
 /* What is not finite in a short prompt is nobody else's, in mixtures, too, whose rows choose
  * experts: what its pages held is written over by tokens that are read as few rows. */
 static void what_is_no_number_stays_in_a_prompt(bool experts) {
@@ -366,6 +396,7 @@ int main(int argc, char **argv) {
     RUN(texts_are_read_while_others_are_made);
     RUN(and_while_others_guess);
     RUN(what_comes_between_leaves_a_prompt);
+    RUN(contexts_of_fewer_rows);
     RUN(what_is_no_number_is_nobody_elses);
     RUN(no_length_is_compiled_anew);
     folder_sweep();
