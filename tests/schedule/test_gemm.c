@@ -35,7 +35,9 @@ static const product cases[] = {
     {1, 2, 601, 512, false, true},    {1, 5, 7, 256, false, true},
     {1, 12, 130, 1040, false, true},  {3, 4, 132, 272, false, true},
     {1, 13, 130, 1040, false, true},  {1, 37, 350, 1800, false, false},
-    {1, 64, 96, 2048, true, false},
+    {1, 64, 96, 2048, true, false},   {1, 3, 1029, 1040, false, true}, /* columns from memory */
+    {1, 5, 1030, 1024, false, true},  {1, 7, 516, 2048, false, true},
+    {1, 16, 258, 4096, false, true},
 };
 
 static float *numbers(int64_t n, uint64_t seed) {
@@ -120,6 +122,7 @@ static const product narrow_cases[] = {
     {3, 29, 31, 36, false, true},    {1, 450, 40, 2200, false, false},
     {2, 65, 20, 900, true, false},   {1, 40, 1, 300, false, false},
     {1, 4, 130, 512, false, true},   {3, 12, 33, 272, false, true},
+    {1, 6, 518, 3072, false, true}, /* columns from memory */
 };
 
 /* Whole numbers over the dtype's range where it is an integer, small ones with a fraction else. */
