@@ -92,7 +92,7 @@ PyObject *tensor_named(qn_tensor *t) {
 }
 
 void tensor_require(tensor_object *o, bool on) {
-    if (on == (o->flags & REQUIRES_GRAD)) return;
+    if (on == !!(o->flags & REQUIRES_GRAD)) return;
     o->flags ^= REQUIRES_GRAD;
     if (on) {
         o->next = core.requiring;

@@ -125,6 +125,7 @@ typedef struct question {
     kernel *k;
     stmt_id loop, top;
     sym var;
+    int *splits; /* how often loops were split again to answer it */
 } question;
 
 static bool within(question *q, const ir_access *t, sym lowest, sym a, sym highest) {
@@ -324,32 +325,41 @@ static int64_t least_divisor(const kernel *k, sym a, sym var) {
     return least;
 }
 
+/* What has been asked of a tree with loops split again: each such question may ask more, so there
+ * is an end to them. */
+enum { SPLITS_MOST = 16 };
+static bool carried_by_none(kernel *k, stmt_id loop, stmt_id top, loop_freedom freedom,
+                            int *splits);
+
 /* A merged loop carries no dependence if, split again, neither of the two does. The tree is
  * restored. */
-static bool halves_independent(kernel *k, stmt_id loop, const ir_access *t, uint32_t n) {
+static bool halves_independent(kernel *k, stmt_id loop, const ir_access *t, uint32_t n,
+                               int *splits) {
     int64_t width = 0;
     for (uint32_t i = 0; i < n; i++) {
         int64_t w = least_divisor(k, t[i].index, ir_s(k, loop)->l.var);
         if (w && (!width || w < width)) width = w;
     }
-    if (!width || ir_s(k, loop)->loop > LOOP_PAR) return false;
+    if (!width || ir_s(k, loop)->loop > LOOP_PAR || ++*splits > SPLITS_MOST) return false;
     ir_saved before = ir_save(k);
     bool fine = ir_split(k, loop, width, NULL, NULL, NULL);
     if (fine) {
         stmt_id inner = ir_s(k, loop)->first;
-        fine = ir_no_carried(k, loop, loop, FREEDOM_AT_ONCE, NULL) &&
-               ir_no_carried(k, inner, inner, FREEDOM_AT_ONCE, NULL);
+        fine = carried_by_none(k, loop, loop, FREEDOM_AT_ONCE, splits) &&
+               carried_by_none(k, inner, inner, FREEDOM_AT_ONCE, splits);
     }
     ir_restore(k, &before);
     return fine;
 }
 
-/* A free loop that was merged, and the width of its inner half; 0: there is none. */
-static stmt_id merged_free_loop(const question *q, const ir_access *t, uint32_t n, int64_t *width) {
+/* A free loop that was merged, by where m is accessed, and the width of its inner half; 0: there is
+ * none. */
+static stmt_id merged_free_loop(const question *q, const ir_access *t, uint32_t n, mem_id m,
+                                int64_t *width) {
     const kernel *k = q->k;
     stmt_id end = ir_s(k, q->top)->parent;
     for (uint32_t i = 0; i < n; i++)
-        for (stmt_id p = t[i].at; p != end; p = ir_s(k, p)->parent) {
+        for (stmt_id p = t[i].at; t[i].mem == m && p != end; p = ir_s(k, p)->parent) {
             const ir_stmt *l = ir_s(k, p);
             if (l->kind != STMT_LOOP || p == q->loop || l->loop > LOOP_PAR) continue;
             *width = least_divisor(k, t[i].index, l->l.var);
@@ -360,24 +370,25 @@ static stmt_id merged_free_loop(const question *q, const ir_access *t, uint32_t 
 
 /* Is there no dependence where such a loop is split again? The tree is restored. */
 static bool independent_split(const question *q, loop_freedom freedom, const ir_access *t,
-                              uint32_t n) {
+                              uint32_t n, mem_id m) {
     int64_t width;
-    stmt_id merged = merged_free_loop(q, t, n, &width);
-    if (!merged) return false;
+    stmt_id merged = merged_free_loop(q, t, n, m, &width);
+    if (!merged || ++*q->splits > SPLITS_MOST) return false;
     ir_saved before = ir_save(q->k);
     bool fine = ir_split(q->k, merged, width, NULL, NULL, NULL) &&
-                ir_no_carried(q->k, q->loop, q->top, freedom, NULL);
+                carried_by_none(q->k, q->loop, q->top, freedom, q->splits);
     ir_restore(q->k, &before);
     return fine;
 }
 
 /* `known`: memories to leave out; those that were checked are added. */
-static bool none_carried(kernel *k, stmt_id loop, stmt_id top, loop_freedom freedom, bool *known,
-                         str *why) {
+static bool none_carried(question q, loop_freedom freedom, bool *known, str *why) {
+    kernel *k = q.k;
+    const stmt_id loop = q.loop, top = q.top;
     if (sym_hi(k->syms, ir_s(k, loop)->l.extent) <= 1) return true;
     ir_access *t;
     uint32_t n = ir_accesses(k, loop, &t);
-    question q = {k, loop, top, ir_s(k, loop)->l.var};
+    q.var = ir_s(k, loop)->l.var;
     for (uint32_t i = 0; i < n; i++) {
         mem_id m = t[i].mem;
         if (t[i].load || known[m]) continue;
@@ -386,9 +397,10 @@ static bool none_carried(kernel *k, stmt_id loop, stmt_id top, loop_freedom free
         if (freedom == FREEDOM_ANY_ORDER && only_updated(k, t, n, m, NULL)) continue;
         if (freedom == FREEDOM_LOCKSTEP && only_updated(k, t, n, m, &q.var)) continue;
         if (memory_apart(&q, t, n, m)) continue;
-        if (freedom == FREEDOM_AT_ONCE && top == loop && halves_independent(k, loop, t, n))
+        if (freedom == FREEDOM_AT_ONCE && top == loop &&
+            halves_independent(k, loop, t, n, q.splits))
             return true;
-        if (independent_split(&q, freedom, t, n)) return true;
+        if (independent_split(&q, freedom, t, n, m)) return true;
         bool arg = ir_m(k, m)->scope == MEM_ARG;
         return ir_refuse(why, "different trips of %s may access the same element of %s%d",
                          sym_name(k->syms, q.var), arg ? "a" : "t",
@@ -397,19 +409,29 @@ static bool none_carried(kernel *k, stmt_id loop, stmt_id top, loop_freedom free
     return true;
 }
 
+static bool carried_by_none(kernel *k, stmt_id loop, stmt_id top, loop_freedom freedom,
+                            int *splits) {
+    bool *known = arena_zeroed(&k->arena, k->mems * sizeof(bool));
+    return none_carried((question){.k = k, .loop = loop, .top = top, .splits = splits}, freedom,
+                        known, NULL);
+}
+
 bool ir_no_carried(kernel *k, stmt_id loop, stmt_id top, loop_freedom freedom, str *why) {
-    return none_carried(k, loop, top, freedom, arena_zeroed(&k->arena, k->mems * sizeof(bool)),
-                        why);
+    bool *known = arena_zeroed(&k->arena, k->mems * sizeof(bool));
+    return none_carried((question){.k = k, .loop = loop, .top = top, .splits = &(int){0}}, freedom,
+                        known, why);
 }
 
 bool ir_no_carried_but(kernel *k, stmt_id loop, bool *but, str *why) {
-    return none_carried(k, loop, loop, FREEDOM_ANY_ORDER, but, why);
+    return none_carried((question){.k = k, .loop = loop, .top = loop, .splits = &(int){0}},
+                        FREEDOM_ANY_ORDER, but, why);
 }
 
 bool ir_no_carried_for(kernel *k, stmt_id loop, mem_id m) {
     bool *known = arena_zeroed(&k->arena, k->mems * sizeof(bool));
     for (mem_id i = 1; i < k->mems; i++) known[i] = i != m;
-    return none_carried(k, loop, loop, FREEDOM_AT_ONCE, known, NULL);
+    return none_carried((question){.k = k, .loop = loop, .top = loop, .splits = &(int){0}},
+                        FREEDOM_AT_ONCE, known, NULL);
 }
 
 bool ir_divisible(const kernel *k, stmt_id block, str *why) {

@@ -80,7 +80,11 @@ static void add_root(graph *g, request *r, node_id n) {
     r->asked[r->askeds++] = n;
     n = node_behind(g, n);
     check_there(g->ctx, 1, &n);
-    if (node_is_memory(node_at(g, n)) || node_at(g, n)->buffer) return;
+    if (node_is_memory(node_at(g, n))) return;
+    if (node_at(g, n)->buffer) {
+        kept_use(g->ctx, node_at(g, n)->buffer); /* it must not be given up before it is taken */
+        return;
+    }
     if (node_at(g, n)->mark >= g->mark_base) return;
     node_at(g, n)->mark = g->mark_base;
     r->to.root[r->to.roots++] = n;

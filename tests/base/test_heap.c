@@ -106,14 +106,14 @@ static void heap_zeroed_is_clear(void) {
 
 /* Blocks of all kinds, and nothing beside them. */
 static void heap_clear_clears_what_it_is_told(void) {
-    enum { ROOM = 300000 };
+    enum { ROOM = (9 << 20) + 12345 };
     bench b;
     bench_open(&b);
     heap own;
     heap_open(&own, NULL, NULL);
     for (int i = 0; i < 2; i++) {
         heap *h = i ? &own : &b.qn.heap;
-        static const int size[] = {0, 1, 4097, 65535, 65536, 70000, 200000};
+        static const int size[] = {0, 1, 4097, 65535, 65536, 70000, 200000, 9 << 20};
         unsigned char *p = heap_try(h, ROOM);
         for (size_t k = 0; k < COUNT_OF(size); k++) {
             int at = 3 + 1000 * (int)k, wrong = 0;

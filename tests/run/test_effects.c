@@ -525,6 +525,39 @@ static void a_graph_with_all_assignments(void) {
     close_step();
 }
 
+/* What was written to a part of a tensor, before the graph was recorded or behind it, is made: no
+ * run makes it again, and none loses it. */
+static void what_was_written_to_a_part_stays_written(void) {
+    static const float part[] = {50, 60};
+    float got[N], want[N], was[N];
+    for (int all = 0; all < 2; all++)
+        for (int late = 0; late < 2; late++) {
+            open_step(first);
+            memcpy(want, start, sizeof want);
+            memcpy(want + 1, part, sizeof part);
+            if (late) y = qn_add(x, state);
+            CHECK_INT(qn_write(qn_slice(state, 0, 1, 3, 1), part, sizeof part), QN_OK);
+            if (!late) y = qn_add(x, state);
+            qn_plan *p =
+                qn_plan_new_with(qn, 1, &x, 1, &y, &QN_PLAN_OPTIONS(.all_assignments = all != 0));
+            CHECK_INT(p != NULL, !late); /* else its outputs want what there is no more */
+            CHECK_INT(qn_read(state, got, sizeof got), QN_OK);
+            CHECK(!memcmp(got, want, sizeof got));
+            qn_tensor *out = NULL;
+            for (int run = 0; p && run < 2; run++) {
+                CHECK_INT(qn_read(state, was, sizeof was), QN_OK);
+                CHECK_INT(qn_plan_run(p, &x, &out), QN_OK);
+                CHECK_INT(qn_read(out, got, sizeof got), QN_OK);
+                for (int k = 0; k < N; k++) CHECK(got[k] == first[k] + was[k]);
+                CHECK_INT(qn_read(state, got, sizeof got), QN_OK);
+                CHECK(!memcmp(got, was, sizeof got));
+                CHECK_INT(qn_write(state, start2, sizeof start2), QN_OK);
+            }
+            qn_clear_error(qn);
+            close_step();
+        }
+}
+
 static void all_assignments_and_none_are_an_error(void) {
     open_step(first);
     y = qn_neg(x);
@@ -546,6 +579,7 @@ int main(int argc, char **argv) {
     RUN(a_constant_that_is_assigned_to_is_an_error);
     RUN(a_graph_without_assignments);
     RUN(a_graph_with_all_assignments);
+    RUN(what_was_written_to_a_part_stays_written);
     RUN(all_assignments_and_none_are_an_error);
     return test_end();
 }

@@ -227,6 +227,13 @@ static bool is_taken(const walk *w, node_id n) {
     return false;
 }
 
+/* What qn_write made of a part is there itself, and made: no run has it to make. */
+static void settle_written(qn_ctx *qn) {
+    const graph *g = qn->graph;
+    for (uint32_t i = g->pending_count; i-- > 0;)
+        if (node_is_memory(node_at(g, g->pending[i]->node))) effects_settle(qn, g->pending[i]);
+}
+
 /* An assignment of what is there and follows no input is no part of the graph, but where each run
  * has another value to take, that of a tensor which is assigned to, or where the graph uses what is
  * replaced, of which the next run shall see what this one made of it. So a swap of two tensors is
@@ -262,6 +269,7 @@ void reopen_inputs(reopened *r, qn_ctx *qn, arena *keep, const static_lists *l) 
         const graph_node *x = node_at(qn->graph, input_node(l, i));
         if (x->sources && !is_version(x)) check_passed_by(&w, &a, i);
     }
+    settle_written(qn);
     if (!l->all_assignments) settle_assignments(&w, &a);
     cleanup_run(&qn->heap, &c);
 }
