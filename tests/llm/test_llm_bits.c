@@ -10,17 +10,6 @@ static void random_ids(int32_t *ids, int n) {
     for (int i = 0; i < n; i++) ids[i] = (int32_t)test_below(&seed, 256);
 }
 
-/* How far off they are, of the square of what is wanted. */
-static double off(const float *got, const double *want) {
-    double square = 0, all = 0;
-    for (int i = 0; i < T_VOCABULARY; i++) {
-        const double d = (double)got[i] - want[i];
-        square += d * d;
-        all += want[i] * want[i];
-    }
-    return square / all;
-}
-
 /* Logits behind TOKENS tokens that come in pieces, longer than a chunk and single ones; of keys
  * one number of each head is `larger` times the others. */
 static void feed(int bits, bool gemma, double larger, const char *device, float *out, tiny *t) {

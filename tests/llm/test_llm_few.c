@@ -9,17 +9,6 @@ static void ids_of(int n, uint64_t seed, int32_t *ids) {
     for (int i = 0; i < n; i++) ids[i] = (int32_t)test_below(&seed, 256);
 }
 
-/* How far off they are, of the square of what is wanted. */
-static double off(const float *got, const double *want) {
-    double square = 0, all = 0;
-    for (int i = 0; i < T_VOCABULARY; i++) {
-        const double d = (double)got[i] - want[i];
-        square += d * d;
-        all += want[i] * want[i];
-    }
-    return square / all;
-}
-
 static void is_near(const float *got, const double *want, double within, const char *what, int n) {
     const double d = got ? off(got, want) : INFINITY;
     if (!(d <= within)) FAIL("%s, %d tokens: off by %g of the square", what, n, d);

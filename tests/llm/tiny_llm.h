@@ -557,4 +557,15 @@ static inline void folder_sweep(void) {
     if (system(sweep)) printf("%s stays\n", folder);
 }
 
+/* How far off they are, of the square of what is wanted. */
+static inline double off(const float *got, const double *want) {
+    double square = 0, all = 0;
+    for (int i = 0; i < T_VOCABULARY; i++) {
+        const double d = (double)got[i] - want[i];
+        square += d * d;
+        all += want[i] * want[i];
+    }
+    return square / all;
+}
+
 #endif

@@ -4,6 +4,7 @@
  * them as often as the library promises, which takes minutes; else they are as short as shows the
  * same. */
 #include "emit_harness.h"
+#include "resident.h"
 #include "run/run.h"
 
 #include <sys/wait.h>
@@ -13,15 +14,6 @@ static bool is_long;
 
 static int64_t times(int64_t few, int64_t many) {
     return is_long ? many : few;
-}
-
-/* Bytes of the process that lie in memory. */
-static int64_t resident(void) {
-    long long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    if (!f || fscanf(f, "%*d %lld", &pages) != 1) pages = 0;
-    if (f) fclose(f);
-    return pages * sysconf(_SC_PAGESIZE);
 }
 
 static int64_t mappings(void) {

@@ -2,6 +2,7 @@
  * large, without a touch, whatever lay there before. */
 #include "base/base.h"
 #include "quern.h"
+#include "resident.h"
 #include "test.h"
 
 #include <math.h>
@@ -165,14 +166,6 @@ static void without_memory_what_is_asked_for_stays(void) {
 }
 
 #if defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-static int64_t resident(void) {
-    long long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    if (!f || fscanf(f, "%*d %lld", &pages) != 1) pages = 0;
-    if (f) fclose(f);
-    return pages * sysconf(_SC_PAGESIZE);
-}
-
 static void pages_come_as_they_are_written(void) {
     enum { N = 64 << 20 };
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 1));
