@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { PENALTY_TOKENS = 64, CLASS_BITS = 12, CLASSES = 1 << CLASS_BITS };
+enum { PENALTY_TOKENS = 64 };
 
 typedef struct candidate {
     float logit;
@@ -150,42 +150,19 @@ static double chance(uint64_t seed, uint64_t place) {
     return (double)(z >> 11) * 0x1p-53;
 }
 
-/* The one that `left` falls on, of those in their order; what is left behind all of them is less
- * than 0, or what rounding left. */
-static const candidate *walk(const candidate *c, int64_t n, double *left) {
-    for (int64_t i = 0; i < n; i++)
-        if ((*left -= c[i].p) < 0) return &c[i];
-    return NULL;
+static int candidate_by_id(const void *a, const void *b) {
+    return by_id(&((const candidate *)a)->id, &((const candidate *)b)->id);
 }
 
-/* Better logits have smaller numbers, equal ones the same. */
-static uint32_t class_of(float logit) {
-    uint32_t bits;
-    memcpy(&bits, &logit, sizeof bits);
-    if (logit == 0) bits = 0; /* of either sign */
-    return (bits >> 31 ? bits : ~bits & 0x7fffffff) >> (32 - CLASS_BITS);
-}
-
-/* Best first, but only the class that the number falls into is put in order: to sort all takes
- * longer than a small model. */
+/* The one that the seed's number falls on, in the order of ids. Not best first: logits that are off
+ * by a rounding, as those of a text beside others are, would put likes of each other in another
+ * order, and the same number would fall on another token every few thousand times. */
 static int32_t draw(const chooser *s) {
+    if (s->n < s->s->n) qsort(s->c, (size_t)s->n, sizeof *s->c, candidate_by_id);
     double left = chance(s->s->o->seed, (uint64_t)s->s->past) * total(s);
-    double *sum = arena_zeroed(s->s->a, CLASSES * sizeof *sum);
-    candidate *c = arena_alloc(s->s->a, (size_t)s->n * sizeof *c);
-    for (int64_t i = 0; i < s->n; i++) sum[class_of(s->c[i].logit)] += s->c[i].p;
-    for (uint32_t at = 0; at < CLASSES; at++) {
-        if (sum[at] <= left) {
-            left -= sum[at];
-            continue;
-        }
-        int64_t n = 0;
-        for (int64_t i = 0; i < s->n; i++)
-            if (class_of(s->c[i].logit) == at) c[n++] = s->c[i];
-        qsort(c, (size_t)n, sizeof *c, better_first);
-        const candidate *found = walk(c, n, &left);
-        if (found) return found->id;
-    }
-    return best_of(s)->id;
+    for (int64_t i = 0; i < s->n; i++)
+        if ((left -= s->c[i].p) < 0) return s->c[i].id;
+    return best_of(s)->id; /* what rounding left */
 }
 
 int32_t sample_one(const sampling *s) {

@@ -65,19 +65,12 @@ static void choices_repeat_by_their_seed(void) {
 
 enum { MANY = 5000 };
 
-/* In the order of logits, and of ids where they are equal: the id that the seed's number falls on.
- */
+/* In the order of ids, the one that the seed's number falls on. */
 static int32_t drawn_plainly(int n, const float *logits, uint64_t seed) {
-    static int order[MANY];
     static double p[MANY];
     double most = -INFINITY, all = 0;
     for (int i = 0; i < n; i++) most = fmax(most, (double)logits[i]);
     for (int i = 0; i < n; i++) all += p[i] = exp((double)logits[i] - most);
-    for (int i = 0; i < n; i++) {
-        int at = i;
-        for (; at > 0 && logits[order[at - 1]] < logits[i]; at--) order[at] = order[at - 1];
-        order[at] = i;
-    }
     uint64_t z = seed + 0x9e3779b97f4a7c15u; /* splitmix64 */
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
@@ -87,12 +80,12 @@ static int32_t drawn_plainly(int n, const float *logits, uint64_t seed) {
     z ^= z >> 31;
     double left = (double)(z >> 11) * 0x1p-53 * all;
     for (int i = 0; i < n; i++)
-        if ((left -= p[order[i]]) < 0) return order[i];
-    return order[0];
+        if ((left -= p[i]) < 0) return i;
+    return n - 1;
 }
 
 /* Of logits that spread, of such that are nearly or wholly the same, of both signs. */
-static void choices_are_those_of_the_order(void) {
+static void choices_are_those_of_a_plain_walk(void) {
     static float logits[MANY];
     static const int sizes[] = {1, 2, 3, 100, MANY};
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
@@ -109,6 +102,23 @@ static void choices_are_those_of_the_order(void) {
                           drawn_plainly(sizes[s], logits, k));
         }
     CHECK_STR(qn_error(qn), "");
+    qn_close(qn);
+}
+
+/* Logits that are all but equal come off by roundings: the choice stays, of all and of the best. */
+static void choices_bear_roundings(void) {
+    static float logits[2][MANY];
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
+    uint64_t seed = 4;
+    for (int i = 0; i < 2 * MANY; i++)
+        logits[i / MANY][i % MANY] =
+            (i % MANY < MANY / 2 ? 1 : 0.5f) + 1e-6f * (float)(test_rand(&seed) % 8);
+    for (uint64_t k = 0; k < 200; k++) {
+        const qn_sample_options o =
+            QN_SAMPLE_OPTIONS(.temperature = 0.7, .seed = k, .top_k = k % 2 ? MANY / 2 : 0);
+        CHECK_INT(qn_sample(qn, MANY, logits[0], 0, NULL, &o),
+                  qn_sample(qn, MANY, logits[1], 0, NULL, &o));
+    }
     qn_close(qn);
 }
 
@@ -369,7 +379,8 @@ int main(int argc, char **argv) {
     if (!folder_make()) return 1;
     RUN(choices_keep_to_their_limits);
     RUN(choices_repeat_by_their_seed);
-    RUN(choices_are_those_of_the_order);
+    RUN(choices_are_those_of_a_plain_walk);
+    RUN(choices_bear_roundings);
     RUN(generates_what_choosing_by_hand_does);
     RUN(results_go_straight_to_the_next_call);
     RUN(texts_come_as_they_are_at_once);
