@@ -23,8 +23,9 @@
  * the prefetcher starts anew at each page. Zen 4's goes on through a row, and follows no two
  * streams that are near: a matrix times a vector takes 0.54 (1000 x 1280), 0.75 (768 x 3072) and
  * 0.85 of the time (4096 x 4096), from pages of 4 KiB and large ones, one row after the other; from
- * the caches 0.85 (one thread, by turns, 2026-11-30). Zen 5 was not measured and has Zen 4's.
- * Others have what rows of whole matrices gained on Sapphire Rapids, as above.
+ * the caches 0.85 (one thread, by turns, 2026-11-30); of what comes from memory four rows, a
+ * quarter of the matrix apart, 0.9 of that (a matrix of 16 MB). Zen 5 was not measured and has Zen
+ * 4's. Others have what rows of whole matrices gained on Sapphire Rapids, as above.
  *
  * nontemporal_gain, memory_rate: of Zen 3 measured by quern machine --measure on 2 cores of an EPYC
  * 7003 at 3.2 GHz, shared with others (load 8), 2026-11-22, in four of four runs: stores past the

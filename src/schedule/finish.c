@@ -86,11 +86,16 @@ static bool is_filled(scheduler *m, mem_id i) {
     return fills;
 }
 
-bool schedule_evicts(const scheduler *m, mem_id i) {
-    int64_t most = machine_evicting(m->limits);
+/* An argument of more than so many bytes? */
+static bool larger(const scheduler *m, mem_id i, int64_t bytes) {
     const ir_memory *mem = ir_m(m->k, i);
-    return mem->scope == MEM_ARG && (mem->access & ~ACCESS_ROW) == ACCESS_WRITE &&
-           sym_lo(m->k->syms, mem->size) >= most / (int64_t)qn_dtype_size(mem->dtype);
+    return mem->scope == MEM_ARG &&
+           sym_lo(m->k->syms, mem->size) > bytes / (int64_t)qn_dtype_size(mem->dtype);
+}
+
+bool schedule_evicts(const scheduler *m, mem_id i) {
+    return (ir_m(m->k, i)->access & ~ACCESS_ROW) == ACCESS_WRITE &&
+           larger(m, i, machine_evicting(m->limits));
 }
 
 bool schedule_is_new(const scheduler *m, mem_id i) {
@@ -117,6 +122,21 @@ static void prefetch_rows(scheduler *m) {
         if (asked[i] || mem->ahead || !schedule_is_new(m, i)) continue;
         step_prefetch_distance(maybe(m), i, m->limits->page);
     }
+}
+
+bool schedule_reads_memory(const scheduler *m) {
+    for (mem_id i = 1; i < m->k->mems; i++)
+        if ((ir_m(m->k, i)->access & ~ACCESS_ROW) == ACCESS_READ &&
+            (schedule_is_new(m, i) || larger(m, i, machine_evicting(m->limits))))
+            return true;
+    return false;
+}
+
+void schedule_prefetch_streams(scheduler *m) {
+    for (mem_id i = 1; i < m->k->mems; i++)
+        if ((ir_m(m->k, i)->access & ~ACCESS_ROW) == ACCESS_READ &&
+            larger(m, i, machine_streaming(m->limits)))
+            step_prefetch_distance(maybe(m), i, m->limits->page);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */

@@ -718,12 +718,18 @@ int schedule_rows_at_once(scheduler *m, stmt_id body) {
 }
 
 /* Process several long rows of one reduction at a time: memory streams from as many pages at once,
- * where the prefetcher stops at each; what all share is loaded once. Sums are grouped so always. */
+ * where the prefetcher stops at each; what all share is loaded once. Where it loses at rows that
+ * are near, they are each of another part of a matrix from memory. Sums are grouped so always. */
 static bool several_rows(scheduler *m, loop_chain *c) {
     mem_id tile = 0;
     tiles_in(m, c->body, &tile);
-    if (schedule_rows_at_once(m, c->body) == 1 || !machine_rows_beside(m->limits)) return false;
-    loop2 t = step_split(m, c->loop[c->n - 1], ROWS, "g", "u");
+    const loop_h row = c->loop[c->n - 1];
+    const stmt_id of = stmt_of(m, row);
+    bool near = machine_rows_beside(m->limits);
+    bool far = schedule_reads_memory(m) && ir_no_carried(m->k, of, of, FREEDOM_AT_ONCE, NULL);
+    if (schedule_rows_at_once(m, c->body) == 1 || !(near || far)) return false;
+    loop2 t =
+        near ? step_split(m, row, ROWS, "g", "u") : schedule_split_far(m, row, ROWS, "g", "u");
     if (!t.outer.id) return false;
     step_want(m, t.inner, WANT_UNROLL);
     c->loop[c->n - 1] = t.outer;
@@ -734,13 +740,7 @@ static bool several_rows(scheduler *m, loop_chain *c) {
         step_bind(maybe(m), m->parts, LOOP_UNROLL);
     }
     m->parts = NO_LOOP;
-    for (mem_id i = 1; i < m->k->mems; i++) {
-        const ir_memory *mem = ir_m(m->k, i);
-        int64_t most = machine_streaming(m->limits) / (int64_t)qn_dtype_size(mem->dtype);
-        if (mem->scope == MEM_ARG && (mem->access & ~ACCESS_ROW) == ACCESS_READ &&
-            sym_lo(m->k->syms, mem->size) > most)
-            step_prefetch_distance(maybe(m), i, m->limits->page);
-    }
+    if (near) schedule_prefetch_streams(m);
     return true;
 }
 

@@ -309,6 +309,8 @@ bool schedule_evicts(const scheduler *m, mem_id i);
 bool schedule_past_caches(scheduler *m, mem_id i);
 /* Is the argument new to the caches in each launch: a row of a loop, of some pages? */
 bool schedule_is_new(const scheduler *m, mem_id i);
+bool schedule_reads_memory(const scheduler *m); /* some argument comes from there, not a cache */
+void schedule_prefetch_streams(scheduler *m);   /* of arguments that do, a page ahead */
 bool schedule_has_inner(const scheduler *m, stmt_id loop); /* more than stores in its body? */
 
 /* Does a row of what the loop reads, of so many trips, come from memory, and has it so many

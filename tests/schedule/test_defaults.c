@@ -26,25 +26,37 @@ enum {
 }; /* layout of columns: contiguous, along the sum, packed beforehand */
 
 /* A matrix of rows of two pages times a vector. */
+static void matrix_times_vector(char text[600], int rows) {
+    snprintf(text, 600,
+             "kernel \"rows\" {\n"
+             "  arg a0 f32[%d] write\n"
+             "  arg a1 f32[%d] read\n"
+             "  arg a2 f32[2048] read\n"
+             "  reg t0 f32[1]\n"
+             "  for i < %d {\n"
+             "    def t0 = f32(0)\n"
+             "    for k < 2048 {\n"
+             "      t0[0] += mul(a1[2048*i + k], a2[k])\n"
+             "    }\n"
+             "    a0[i] = t0[0]\n"
+             "  }\n"
+             "}\n",
+             rows, rows * 2048, rows);
+}
+
+/* Where not, rows are a quarter of the matrix apart, unless half of the last cache holds it. */
 static void rows_go_beside_each_other_where_that_gains(void) {
-    static const char text[] = "kernel \"rows\" {\n"
-                               "  arg a0 f32[512] write\n"
-                               "  arg a1 f32[1048576] read\n"
-                               "  arg a2 f32[2048] read\n"
-                               "  reg t0 f32[1]\n"
-                               "  for i < 512 {\n"
-                               "    def t0 = f32(0)\n"
-                               "    for k < 2048 {\n"
-                               "      t0[0] += mul(a1[2048*i + k], a2[k])\n"
-                               "    }\n"
-                               "    a0[i] = t0[0]\n"
-                               "  }\n"
-                               "}\n";
+    char text[600];
     machine limits = one_of(150);
+    matrix_times_vector(text, 512);
     limits.row_parallel_gain = 150;
     check_default_of(&limits, text, "split i 4", "scatter");
     limits.row_parallel_gain = 70;
-    check_default_of(&limits, text, "rfactor", "split i 4");
+    check_default_of(&limits, text, "rfactor", "-> u g");
+    matrix_times_vector(text, 1024);
+    check_default_of(&limits, text, "split i 256 -> u g", "prefetch");
+    limits.row_parallel_gain = 150;
+    check_default_of(&limits, text, "prefetch_distance a1", "split i 256");
 }
 
 static void product_of(char text[800], long long m, long long n, long long k, int columns) {
