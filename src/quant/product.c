@@ -30,6 +30,7 @@ typedef struct product_type {
     int type;
     int lanes, groups;         /* of a block */
     int words, more;           /* of a lane: words that share bytes; and see above */
+    int places;                /* bits of fields that stay in their bytes; 0: none do */
     quant_read *raised;        /* of u8 [R, bytes]: u8 [R, lanes, products], elements + `more` */
     quant_read *scale, *least; /* f32 [R, groups]; least NULL: it is 0 */
 } product_type;
@@ -44,7 +45,7 @@ static qn_tensor *byte_fields(qn_tensor *x, int64_t bits) {
 }
 
 /* The same where they are, field i of the second axis 2^(bits * i) times as large as it is: a shift
- * less, which the scales make up for (in_place). */
+ * less, which scales make up for (in_place). */
 static qn_tensor *fields_in_place(qn_tensor *x, int64_t bits) {
     qn_tensor *place = x ? quant_along(qn_cast(x, QN_I64), 2, 8 / bits) : NULL;
     qn_tensor *mask = func_integer(x, (1 << bits) - 1);
@@ -52,12 +53,14 @@ static qn_tensor *fields_in_place(qn_tensor *x, int64_t bits) {
     return qn_and(x, qn_shl(mask, place));
 }
 
-/* Scales [R, outer * fields * each] of such fields, made that much smaller, which is exact. */
-static qn_tensor *in_place(qn_tensor *scales, int64_t bits, int64_t outer) {
-    int64_t fields = 8 / bits, groups = scales ? qn_dim(scales, 1) : 0;
-    qn_tensor *s = SHAPE(scales, outer, fields, groups / (outer * fields));
+/* Scales [R, groups] of 32 elements or of parts of such, made that much smaller, which is exact:
+ * their fields go in turn. */
+static qn_tensor *in_place(qn_tensor *scales, const product_type *t, int64_t each) {
+    if (!t->places || !scales) return scales;
+    int64_t fields = 8 / t->places, groups = qn_dim(scales, 1);
+    qn_tensor *s = SHAPE(scales, groups / (fields * each), fields, each);
     qn_tensor *i = s ? quant_along(qn_cast(s, QN_I64), 2, fields) : NULL;
-    i = qn_sub(func_integer(i, 127), qn_mul(i, func_integer(i, bits)));
+    i = qn_sub(func_integer(i, 127), qn_mul(i, func_integer(i, t->places)));
     qn_tensor *by = qn_bitcast(quant_up(qn_cast(i, QN_I32), 23), QN_F32);
     return SHAPE(qn_mul(s, by), groups);
 }
@@ -108,14 +111,6 @@ static qn_tensor *raised_q4_k(qn_tensor *rows) {
     return SHAPE(fields_in_place(SHAPE(bytes_of(rows, 16, 128), 4, 1, 32), 4), 64, 4);
 }
 
-static qn_tensor *scale_q2_k(qn_tensor *rows) {
-    return in_place(quant_scale_q2_k(rows), 2, 2);
-}
-
-static qn_tensor *scale_q4_k(qn_tensor *rows) {
-    return in_place(quant_scale_q4_k(rows), 4, 4);
-}
-
 static qn_tensor *raised_q6_k(qn_tensor *rows) {
     qn_tensor *low = byte_fields(SHAPE(bytes_of(rows, 0, 128), 2, 1, 64), 4);
     qn_tensor *high = byte_fields(SHAPE(bytes_of(rows, 128, 64), 2, 1, 32), 2);
@@ -149,17 +144,17 @@ static qn_tensor *scale_mxfp4(qn_tensor *rows) {
 }
 
 static const product_type product_types[] = {
-    {QN_Q8_0, 8, 1, 1, 128, raised_q8_0, first_half, NULL},
-    {QN_Q4_0, 4, 1, 2, 8, raised_q4_0, first_half, NULL},
-    {QN_Q4_1, 4, 1, 2, 0, raised_q4_1, first_half, least_q4_1},
-    {QN_IQ4_NL, 4, 1, 2, 128, raised_iq4_nl, first_half, NULL},
-    {QN_MXFP4, 4, 1, 2, 12, raised_mxfp4, scale_mxfp4, NULL},
-    {QN_IQ4_XS, 32, 8, 2, 128, raised_iq4_xs, quant_scale_iq4_xs, NULL},
-    {QN_Q2_K, 64, 16, 1, 0, raised_q2_k, scale_q2_k, quant_least_q2_k},
-    {QN_Q3_K, 64, 16, 1, 4, raised_q3_k, quant_scale_q3_k, NULL},
-    {QN_Q4_K, 64, 8, 1, 0, raised_q4_k, scale_q4_k, quant_least_q4_k},
-    {QN_Q5_K, 64, 8, 1, 0, raised_q5_k, quant_scale_q4_k, quant_least_q4_k},
-    {QN_Q6_K, 64, 16, 1, 32, raised_q6_k, quant_scale_q6_k, NULL},
+    {QN_Q8_0, 8, 1, 1, 128, 0, raised_q8_0, first_half, NULL},
+    {QN_Q4_0, 4, 1, 2, 8, 0, raised_q4_0, first_half, NULL},
+    {QN_Q4_1, 4, 1, 2, 0, 0, raised_q4_1, first_half, least_q4_1},
+    {QN_IQ4_NL, 4, 1, 2, 128, 0, raised_iq4_nl, first_half, NULL},
+    {QN_MXFP4, 4, 1, 2, 12, 0, raised_mxfp4, scale_mxfp4, NULL},
+    {QN_IQ4_XS, 32, 8, 2, 128, 0, raised_iq4_xs, quant_scale_iq4_xs, NULL},
+    {QN_Q2_K, 64, 16, 1, 0, 2, raised_q2_k, quant_scale_q2_k, quant_least_q2_k},
+    {QN_Q3_K, 64, 16, 1, 4, 0, raised_q3_k, quant_scale_q3_k, NULL},
+    {QN_Q4_K, 64, 8, 1, 0, 4, raised_q4_k, quant_scale_q4_k, quant_least_q4_k},
+    {QN_Q5_K, 64, 8, 1, 0, 0, raised_q5_k, quant_scale_q4_k, quant_least_q4_k},
+    {QN_Q6_K, 64, 16, 1, 32, 0, raised_q6_k, quant_scale_q6_k, NULL},
 };
 
 static const product_type *find(int type) {
@@ -186,8 +181,9 @@ bool quant_groups_of(qn_tensor *blocks, int type, quant_groups *out) {
     const int64_t deep[2] = {n, count * elements_of(t)}, groups[2] = {n, count * t->groups};
     blocks = qn_reshape(blocks, 2, (const int64_t[]){n * count, quant_find(type)->bytes});
     qn_tensor *least = t->least ? t->least(blocks) : NULL;
+    qn_tensor *scales = in_place(t->scale(blocks), t, t->groups * BLOCK / elements_of(t));
     *out = (quant_groups){.raised = qn_reshape(in_order(t->raised(blocks), t), 2, deep),
-                          .scales = qn_reshape(t->scale(blocks), 2, groups),
+                          .scales = qn_reshape(scales, 2, groups),
                           .least = least ? qn_reshape(least, 2, groups) : NULL,
                           .each = elements_of(t) / t->groups,
                           .more = t->more};
@@ -251,6 +247,7 @@ quant_rows quant_rows_of(qn_tensor *x, int type) {
         qn_tensor *all = qn_sum(SHAPE(sums, blocks, times, each), -1, false);
         r.sums = qn_contiguous(qn_mul(quant_float(all), SHAPE(r.scales, blocks, 1)));
     }
+    r.by = t->places ? qn_contiguous(in_place(r.scales, t, 1)) : r.scales;
     if (t->more && rows == 1)
         r.excess = qn_contiguous(sums ? qn_mul(sums, func_integer(sums, -t->more)) : NULL);
     return r;
@@ -285,11 +282,11 @@ static qn_tensor *spanned(qn_tensor *w, const product_type *t, int64_t span) {
 
 qn_tensor *quant_product(const quant_rows *r, qn_tensor *blocks, int type) {
     const product_type *t = find(type);
-    if (!r->whole || !r->scales || !blocks) return NULL;
+    if (!r->whole || !r->by || !blocks) return NULL;
     int64_t m = qn_dim(r->whole, 0), n = qn_dim(blocks, 0), products = qn_dim(r->whole, 1) * WORD;
     int64_t lanes = qn_dim(r->whole, 2) / WORD, span = products / t->words / WORD;
     int64_t each = t->lanes / t->groups / span, groups = lanes / each;
-    int64_t count = groups / t->groups, of_rows = qn_dim(r->scales, 1);
+    int64_t count = groups / t->groups, of_rows = qn_dim(r->by, 1);
     blocks = qn_reshape(blocks, 2, (const int64_t[]){n * count, quant_find(type)->bytes});
     qn_tensor *off = taken_off(r, blocks, n, t);
     qn_tensor *w = qn_cast(spanned(t->raised(blocks), t, span), QN_I32), *x = lanes_of(r->whole);
@@ -300,7 +297,7 @@ qn_tensor *quant_product(const quant_rows *r, qn_tensor *blocks, int type) {
     y = qn_reshape(quant_float(y), 4, (const int64_t[]){m, n, groups, each});
     qn_tensor *s =
         qn_reshape(t->scale(blocks), 4, (const int64_t[]){1, n, of_rows, groups / of_rows});
-    s = qn_mul(s, qn_reshape(r->scales, 4, (const int64_t[]){m, 1, of_rows, 1}));
+    s = qn_mul(s, qn_reshape(r->by, 4, (const int64_t[]){m, 1, of_rows, 1}));
     y = qn_mul(y, qn_reshape(s, 4, (const int64_t[]){m, n, groups, 1}));
     y = qn_sum(qn_reshape(y, 3, (const int64_t[]){m, n, lanes}), -1, false);
     return off ? qn_sub(y, off) : y;

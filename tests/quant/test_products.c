@@ -255,7 +255,7 @@ static int kernels_of(int t, int64_t m, int (*take)(qn_tensor *y, qn_tensor **ou
     qn_tensor *x = qn_from(qn, QN_F32, 2, (int64_t[]){m, deep}, x_of), *out[2];
     qn_tensor *w = qn_from(qn, QN_U8, 2, (int64_t[]){64, bytes}, w_of);
     quant_rows r = quant_rows_of(x, types[t].type);
-    qn_tensor *rows[4] = {r.whole, r.scales};
+    qn_tensor *rows[4] = {r.whole, r.by};
     int n = 2;
     if (r.excess) rows[n++] = r.excess;
     if (r.sums) rows[n++] = r.sums;
