@@ -154,11 +154,18 @@ static int candidate_by_id(const void *a, const void *b) {
     return by_id(&((const candidate *)a)->id, &((const candidate *)b)->id);
 }
 
+static bool in_order(const chooser *s) {
+    int64_t i = 1;
+    while (i < s->n && s->c[i - 1].id < s->c[i].id) i++;
+    return i >= s->n;
+}
+
 /* The one that the seed's number falls on, in the order of ids. Not best first: logits that are off
  * by a rounding, as those of a text beside others are, would put likes of each other in another
- * order, and the same number would fall on another token every few thousand times. */
+ * order, and the same number would fall on another token every few thousand times. (Which of such
+ * a limit leaves, and which is the likeliest, is still theirs.) */
 static int32_t draw(const chooser *s) {
-    if (s->n < s->s->n) qsort(s->c, (size_t)s->n, sizeof *s->c, candidate_by_id);
+    if (!in_order(s)) qsort(s->c, (size_t)s->n, sizeof *s->c, candidate_by_id);
     double left = chance(s->s->o->seed, (uint64_t)s->s->past) * total(s);
     for (int64_t i = 0; i < s->n; i++)
         if ((left -= s->c[i].p) < 0) return s->c[i].id;

@@ -53,8 +53,8 @@ static qn_tensor *fields_in_place(qn_tensor *x, int64_t bits) {
     return qn_and(x, qn_shl(mask, place));
 }
 
-/* Scales [R, groups] of 32 elements or of parts of such, made that much smaller, which is exact:
- * their fields go in turn. */
+/* Scales [R, groups] of 32 elements or of parts of such, made that much smaller, which is exact but
+ * for subnormal numbers: their fields go in turn. */
 static qn_tensor *in_place(qn_tensor *scales, const product_type *t, int64_t each) {
     if (!t->places || !scales) return scales;
     int64_t fields = 8 / t->places, groups = qn_dim(scales, 1);
@@ -247,7 +247,8 @@ quant_rows quant_rows_of(qn_tensor *x, int type) {
         qn_tensor *all = qn_sum(SHAPE(sums, blocks, times, each), -1, false);
         r.sums = qn_contiguous(qn_mul(quant_float(all), SHAPE(r.scales, blocks, 1)));
     }
-    r.by = t->places ? qn_contiguous(in_place(r.scales, t, 1)) : r.scales;
+    r.by = in_place(r.scales, t, 1);
+    if (t->places && rows == 1) r.by = qn_contiguous(r.by); /* beside the scales, in one kernel */
     if (t->more && rows == 1)
         r.excess = qn_contiguous(sums ? qn_mul(sums, func_integer(sums, -t->more)) : NULL);
     return r;

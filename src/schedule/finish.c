@@ -86,16 +86,11 @@ static bool is_filled(scheduler *m, mem_id i) {
     return fills;
 }
 
-/* An argument of more than so many bytes? */
-static bool larger(const scheduler *m, mem_id i, int64_t bytes) {
-    const ir_memory *mem = ir_m(m->k, i);
-    return mem->scope == MEM_ARG &&
-           sym_lo(m->k->syms, mem->size) > bytes / (int64_t)qn_dtype_size(mem->dtype);
-}
-
 bool schedule_evicts(const scheduler *m, mem_id i) {
-    return (ir_m(m->k, i)->access & ~ACCESS_ROW) == ACCESS_WRITE &&
-           larger(m, i, machine_evicting(m->limits));
+    int64_t most = machine_evicting(m->limits);
+    const ir_memory *mem = ir_m(m->k, i);
+    return mem->scope == MEM_ARG && (mem->access & ~ACCESS_ROW) == ACCESS_WRITE &&
+           sym_lo(m->k->syms, mem->size) >= most / (int64_t)qn_dtype_size(mem->dtype);
 }
 
 bool schedule_is_new(const scheduler *m, mem_id i) {
@@ -124,18 +119,35 @@ static void prefetch_rows(scheduler *m) {
     }
 }
 
-bool schedule_reads_memory(const scheduler *m) {
-    for (mem_id i = 1; i < m->k->mems; i++)
-        if ((ir_m(m->k, i)->access & ~ACCESS_ROW) == ACCESS_READ &&
-            (schedule_is_new(m, i) || larger(m, i, machine_evicting(m->limits))))
-            return true;
-    return false;
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+mem_id schedule_paged_rows(scheduler *m, stmt_id loop, stmt_id red) {
+    ir_access *t;
+    uint32_t n = ir_accesses(m->k, red, &t);
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t down;
+        if (t[i].load && schedule_is_arg(m, &t[i]) &&
+            schedule_step(m, &t[i], schedule_at(m, loop)->l.var, &down) &&
+            schedule_bytes(m, t[i].mem, down) >= m->limits->page)
+            return t[i].mem;
+    }
+    return 0;
+}
+
+/* An argument of more than so many bytes that is only read? */
+static bool reads_more(const scheduler *m, mem_id i, int64_t bytes) {
+    const ir_memory *mem = ir_m(m->k, i);
+    return mem->scope == MEM_ARG && (mem->access & ~ACCESS_ROW) == ACCESS_READ &&
+           sym_lo(m->k->syms, mem->size) > bytes / (int64_t)qn_dtype_size(mem->dtype);
+}
+
+bool schedule_from_memory(const scheduler *m, mem_id i) {
+    return schedule_is_new(m, i) || reads_more(m, i, machine_evicting(m->limits));
 }
 
 void schedule_prefetch_streams(scheduler *m) {
     for (mem_id i = 1; i < m->k->mems; i++)
-        if ((ir_m(m->k, i)->access & ~ACCESS_ROW) == ACCESS_READ &&
-            larger(m, i, machine_streaming(m->limits)))
+        if (reads_more(m, i, machine_streaming(m->limits)))
             step_prefetch_distance(maybe(m), i, m->limits->page);
 }
 

@@ -692,20 +692,6 @@ static int contiguous_across(scheduler *m, stmt_id body, sym var) {
     return deep ? n : schedule_contiguous(m, body, var);
 }
 
-/* Is the reduction's row a page or more behind the last one? */
-static bool rows_in_pages(scheduler *m, stmt_id loop, stmt_id red) {
-    ir_access *t;
-    uint32_t n = ir_accesses(m->k, red, &t);
-    for (uint32_t i = 0; i < n; i++) {
-        int64_t down;
-        if (t[i].load && schedule_is_arg(m, &t[i]) &&
-            schedule_step(m, &t[i], schedule_at(m, loop)->l.var, &down) &&
-            schedule_bytes(m, t[i].mem, down) >= m->limits->page)
-            return true;
-    }
-    return false;
-}
-
 int schedule_rows_at_once(scheduler *m, stmt_id body) {
     stmt_id red = only_nest(m, body);
     int64_t n;
@@ -714,7 +700,17 @@ int schedule_rows_at_once(scheduler *m, stmt_id body) {
     if (schedule_has_inner(m, c.body)) return 1;
     for (int i = 0; i + 1 < c.n; i++) /* they will be one loop */
         if (!schedule_in_step(m, stmt_of(m, c.loop[i]), stmt_of(m, c.loop[i + 1]))) return 1;
-    return n % ROWS || n < 8 * ROWS || !rows_in_pages(m, body, red) ? 1 : ROWS;
+    return n % ROWS || n < 8 * ROWS || !schedule_paged_rows(m, body, red) ? 1 : ROWS;
+}
+
+/* May rows go in any order, and is what they are of, beside something else, read from memory? */
+static bool rows_from_memory(scheduler *m, stmt_id loop) {
+    const stmt_id red = only_nest(m, loop);
+    const loop_chain c = loop_chain_of(m, red);
+    const stmt_id in = stmt_of(m, c.loop[c.n - 1]);
+    return schedule_from_memory(m, schedule_paged_rows(m, loop, red)) &&
+           schedule_contiguous(m, in, schedule_at(m, in)->l.var) > 1 &&
+           ir_no_carried(m->k, loop, loop, FREEDOM_AT_ONCE, NULL);
 }
 
 /* Process several long rows of one reduction at a time: memory streams from as many pages at once,
@@ -724,10 +720,9 @@ static bool several_rows(scheduler *m, loop_chain *c) {
     mem_id tile = 0;
     tiles_in(m, c->body, &tile);
     const loop_h row = c->loop[c->n - 1];
-    const stmt_id of = stmt_of(m, row);
-    bool near = machine_rows_beside(m->limits);
-    bool far = schedule_reads_memory(m) && ir_no_carried(m->k, of, of, FREEDOM_AT_ONCE, NULL);
-    if (schedule_rows_at_once(m, c->body) == 1 || !(near || far)) return false;
+    const bool near = machine_rows_beside(m->limits);
+    if (schedule_rows_at_once(m, c->body) == 1) return false;
+    if (!near && !rows_from_memory(m, c->body)) return false;
     loop2 t =
         near ? step_split(m, row, ROWS, "g", "u") : schedule_split_far(m, row, ROWS, "g", "u");
     if (!t.outer.id) return false;

@@ -309,8 +309,12 @@ bool schedule_evicts(const scheduler *m, mem_id i);
 bool schedule_past_caches(scheduler *m, mem_id i);
 /* Is the argument new to the caches in each launch: a row of a loop, of some pages? */
 bool schedule_is_new(const scheduler *m, mem_id i);
-bool schedule_reads_memory(const scheduler *m); /* some argument comes from there, not a cache */
-void schedule_prefetch_streams(scheduler *m);   /* of arguments that do, a page ahead */
+/* Does it come from memory in each launch, not from a cache? */
+bool schedule_from_memory(const scheduler *m, mem_id i);
+void schedule_prefetch_streams(scheduler *m); /* of arguments that do, a page ahead */
+/* The argument of which the sum reads, in each trip of the loop, a row that lies a page or more
+ * behind the last one; 0: none. */
+mem_id schedule_paged_rows(scheduler *m, stmt_id loop, stmt_id sum);
 bool schedule_has_inner(const scheduler *m, stmt_id loop); /* more than stores in its body? */
 
 /* Does a row of what the loop reads, of so many trips, come from memory, and has it so many

@@ -105,20 +105,28 @@ static void choices_are_those_of_a_plain_walk(void) {
     qn_close(qn);
 }
 
-/* Logits that are all but equal come off by roundings: the choice stays, of all and of the best. */
+/* Logits that are all but equal come off by roundings: the choice stays, among all and among the
+ * half that limits leave, or where they cut nothing. */
 static void choices_bear_roundings(void) {
     static float logits[2][MANY];
+    static const qn_sample_options limits[] = {
+        QN_SAMPLE_OPTIONS(.temperature = 0.7),
+        QN_SAMPLE_OPTIONS(.temperature = 0.7, .top_p = 0.9974),
+        QN_SAMPLE_OPTIONS(.temperature = 0.7, .top_k = MANY / 2),
+        QN_SAMPLE_OPTIONS(.temperature = 0.7, .min_p = 0.5),
+        QN_SAMPLE_OPTIONS(.temperature = 0.7, .top_p = 1 - 1e-7)};
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
     uint64_t seed = 4;
-    for (int i = 0; i < 2 * MANY; i++)
+    for (int i = 0; i < 2 * MANY; i++) /* the first half is 0.9975 of all */
         logits[i / MANY][i % MANY] =
-            (i % MANY < MANY / 2 ? 1 : 0.5f) + 1e-6f * (float)(test_rand(&seed) % 8);
-    for (uint64_t k = 0; k < 200; k++) {
-        const qn_sample_options o =
-            QN_SAMPLE_OPTIONS(.temperature = 0.7, .seed = k, .top_k = k % 2 ? MANY / 2 : 0);
-        CHECK_INT(qn_sample(qn, MANY, logits[0], 0, NULL, &o),
-                  qn_sample(qn, MANY, logits[1], 0, NULL, &o));
-    }
+            (i % MANY < MANY / 2 ? 1 : -5) + 1e-6f * (float)(test_rand(&seed) % 8);
+    for (size_t l = 0; l < sizeof limits / sizeof *limits; l++)
+        for (uint64_t k = 0; k < 100; k++) {
+            qn_sample_options o = limits[l];
+            o.seed = k;
+            CHECK_INT(qn_sample(qn, MANY, logits[0], 0, NULL, &o),
+                      qn_sample(qn, MANY, logits[1], 0, NULL, &o));
+        }
     qn_close(qn);
 }
 
