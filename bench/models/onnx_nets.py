@@ -26,7 +26,7 @@ ROOT = os.path.join(HERE, "..", "..")
 sys.path[:0] = [os.path.join(ROOT, "python"), os.path.join(ROOT, "tools", "compare")]
 COLUMNS = ["network", "Quern, ms", "onnxruntime", "ratio", "first, s", "again, s", "onnxruntime's", "memory, MiB",
            "onnxruntime's"]
-QUIET = 0.03  # seconds in which the other library's threads fall asleep
+QUIET = 0.12  # seconds in which the other library's threads fall asleep: onnxruntime's (1.32) watch for work for 0.04
 
 
 # ---- a library's process: `onnx_nets.py --play LIBRARY FILE INPUTS OUTPUTS THREADS` -----------------
