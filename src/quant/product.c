@@ -44,6 +44,17 @@ static qn_tensor *byte_fields(qn_tensor *x, int64_t bits) {
     return FIELDS(x, 2, 8 / bits, bits, (1 << bits) - 1);
 }
 
+/* The same from bit `to` on: each moves once, up or down. */
+static qn_tensor *fields_from(qn_tensor *x, int64_t bits, int64_t to) {
+    qn_tensor *at = x ? quant_along(qn_cast(x, QN_I64), 2, 8 / bits) : NULL;
+    at = qn_mul(at, func_integer(at, bits));
+    qn_tensor *zero = func_integer(at, 0), *place = func_integer(at, to);
+    qn_tensor *down = qn_maximum(qn_sub(at, place), zero),
+              *up = qn_maximum(qn_sub(place, at), zero);
+    x = qn_shr(qn_shl(x, qn_cast(up, QN_U8)), qn_cast(down, QN_U8));
+    return quant_and(x, ((1 << bits) - 1) << to);
+}
+
 /* The same where they are, field i of the second axis 2^(bits * i) times as large as it is: a shift
  * less, which scales make up for (in_place). */
 static qn_tensor *fields_in_place(qn_tensor *x, int64_t bits) {
@@ -93,8 +104,8 @@ static qn_tensor *least_q4_1(qn_tensor *rows) { /* it is added there */
 
 static qn_tensor *raised_q5_k(qn_tensor *rows) {
     qn_tensor *low = byte_fields(SHAPE(bytes_of(rows, 48, 128), 4, 1, 32), 4);
-    qn_tensor *bit = byte_fields(SHAPE(bytes_of(rows, 16, 32), 1, 1, 32), 1);
-    return SHAPE(qn_or(SHAPE(low, 8, 32), quant_up(SHAPE(bit, 8, 32), 4)), 64, 4);
+    qn_tensor *bit = fields_from(SHAPE(bytes_of(rows, 16, 32), 1, 1, 32), 1, 4);
+    return SHAPE(qn_or(SHAPE(low, 8, 32), SHAPE(bit, 8, 32)), 64, 4);
 }
 
 static qn_tensor *raised_q2_k(qn_tensor *rows) {
@@ -103,8 +114,8 @@ static qn_tensor *raised_q2_k(qn_tensor *rows) {
 
 static qn_tensor *raised_q3_k(qn_tensor *rows) {
     qn_tensor *low = byte_fields(SHAPE(bytes_of(rows, 32, 64), 2, 1, 32), 2);
-    qn_tensor *bit = byte_fields(SHAPE(bytes_of(rows, 0, 32), 1, 1, 32), 1);
-    return SHAPE(qn_or(SHAPE(low, 8, 32), quant_up(SHAPE(bit, 8, 32), 2)), 64, 4);
+    qn_tensor *bit = fields_from(SHAPE(bytes_of(rows, 0, 32), 1, 1, 32), 1, 2);
+    return SHAPE(qn_or(SHAPE(low, 8, 32), SHAPE(bit, 8, 32)), 64, 4);
 }
 
 static qn_tensor *raised_q4_k(qn_tensor *rows) {
@@ -113,8 +124,8 @@ static qn_tensor *raised_q4_k(qn_tensor *rows) {
 
 static qn_tensor *raised_q6_k(qn_tensor *rows) {
     qn_tensor *low = byte_fields(SHAPE(bytes_of(rows, 0, 128), 2, 1, 64), 4);
-    qn_tensor *high = byte_fields(SHAPE(bytes_of(rows, 128, 64), 2, 1, 32), 2);
-    return SHAPE(qn_or(low, quant_up(SHAPE(high, 2, 2, 64), 4)), 64, 4);
+    qn_tensor *high = fields_from(SHAPE(bytes_of(rows, 128, 64), 2, 1, 32), 2, 4);
+    return SHAPE(qn_or(low, SHAPE(high, 2, 2, 64)), 64, 4);
 }
 
 /* x as places in a table, of which `more` makes bytes without a sign. */
