@@ -73,11 +73,11 @@ static inline void model_once(qn_ctx *qn, const uint8_t *data, size_t size) {
     qn_scope_end(qn, s);
 }
 
-/* A model of many values makes tables larger, and they stay; what is larger behind each of a few
+/* A model of many values makes tables larger, and they stay; what is larger behind each of some
  * rounds of one model is a leak. Those are looked at that made much larger, and a few more, the
  * first of a process among them: so is what is run again. */
 static inline void fuzz_onnx(const uint8_t *data, size_t size) {
-    enum { ROUNDS = 4, EACH = 16, MUCH = 1 << 15, A_FEW = 256 };
+    enum { ROUNDS = 8, EACH = 16, MUCH = 1 << 15, A_FEW = 256 };
     static size_t held;
     static qn_ctx *qn;
     if (!qn)
