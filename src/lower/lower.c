@@ -309,6 +309,7 @@ void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *o
         further_roots(l, &p);
         if (fk->piece.bordered) store_border(l);
         if (!fk->has_contraction) fuse_reductions(k);
+        seed_sums(k);
         inplace_order_stores(k);
     }
     k->name = name_kernel(l);

@@ -34,6 +34,11 @@ void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *o
 /* Fuse neighbouring reductions over the same memory into one pass. */
 void fuse_reductions(kernel *k);
 
+/* ---- seed.c ---------------------------------------------------------------------------------- */
+
+/* Begin short sums of whole numbers with what is added to them. */
+void seed_sums(kernel *k);
+
 /* ---- split_reduction.c ----------------------------------------------------------------------- */
 
 #define SPLIT_PARTS 8 /* most arguments that two stages pass on: components of all states */

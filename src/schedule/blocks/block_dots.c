@@ -78,11 +78,16 @@ ir_grouping schedule_block_dots_grouping(const scheduler *m, const loop_chain *c
     return ir_grouped(1, several ? 1 : vectors_of(m, c, CHAINS), m->lanes);
 }
 
-/* Give the products' tile an element for each of the loop's trips; the loop of those that are
- * scaled then. */
-static loop_h spread(scheduler *m, mem_id part, loop_h l) {
+/* The lane's loop `l` goes through the statements of its body one by one: that of the dots, and
+ * that behind them. Sums that begin with a number of each lane (lower/seed.c) have one in front. */
+typedef struct spread_loops {
+    loop_h dots, behind;
+} spread_loops;
+
+static spread_loops spread(scheduler *m, mem_id part, loop_h l) {
     made_loops others = step_accumulate(m, part, l);
-    return others.n ? others.loop[others.n - 1] : NO_LOOP;
+    if (!others.n) return (spread_loops){l, NO_LOOP};
+    return (spread_loops){others.n > 1 ? others.loop[others.n - 2] : l, others.loop[others.n - 1]};
 }
 
 /* How many neighbours load the same by that index, as far as they divide the lanes. */
@@ -203,10 +208,10 @@ bool schedule_block_dots(scheduler *m, loop_chain *c) {
     vector.inner = scales_first(m, d.use, row.outer, vector);
     step_want(m, vector.outer, WANT_UNROLL);
     step_want(m, vector.inner, WANT_VEC);
-    loop_h lanes = spread(m, d.part, vector.inner), chains = spread(m, d.part, vector.outer);
-    mem_id wide = step_rfactor(m, d.sum, lanes).tile;
-    if (wide && g.chains > 1) step_rfactor(m, wide, chains);
-    words_inside(m, &d.words, 2, (const loop_h[]){vector.outer, vector.inner});
+    spread_loops lanes = spread(m, d.part, vector.inner), chains = spread(m, d.part, vector.outer);
+    mem_id wide = step_rfactor(m, d.sum, lanes.behind).tile;
+    if (wide && g.chains > 1) step_rfactor(m, wide, chains.behind);
+    words_inside(m, &d.words, 2, (const loop_h[]){chains.dots, lanes.dots});
     return true;
 }
 
@@ -292,9 +297,10 @@ bool schedule_block_dots_shared(scheduler *m, loop_chain *c, block_loops *l) {
     loop2 trip = step_split(m, vector.outer, group, "o", "u");
     step_want(m, trip.inner, WANT_UNROLL);
     step_want(m, vector.inner, WANT_VEC);
-    *l = (block_loops){trip.outer, trip.inner, spread(m, d.part, vector.inner), d.sum, d.use};
+    spread_loops lanes = spread(m, d.part, vector.inner);
+    *l = (block_loops){trip.outer, trip.inner, lanes.behind, d.sum, d.use};
     step_rfactor(m, d.sum, l->lanes);
-    words_inside(m, &d.words, 1, &vector.inner);
+    words_inside(m, &d.words, 1, &lanes.dots);
     return true;
 }
 
