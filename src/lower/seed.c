@@ -41,7 +41,7 @@ static bool read_sum(const kernel *k, stmt_id body, seeding *p) {
     const ir_stmt *use = p->use ? ir_s(k, p->use) : NULL;
     return terms <= SHORT && use && use->kind == STMT_STORE && use->n == 1 && !use->next &&
            use->monoid == MONOID_SUM && ir_m(k, use->store.mem[0])->scope != MEM_ARG &&
-           !use->store.dyn && !use->store.guard;
+           use->store.valid == SYM_TRUE && !use->store.dyn && !use->store.guard;
 }
 
 /* The sum of the tile and something else, and nothing but that takes the tile. */
