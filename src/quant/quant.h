@@ -68,7 +68,7 @@ quant_read quantize_q4_0, quantize_q4_1, quantize_q5_0, quantize_q5_1, quantize_
 typedef struct quant_rows {
     qn_tensor *whole;  /* i8 [m, words of a lane, bytes]: all lanes' first words, .. */
     qn_tensor *scales; /* f32 [m, groups of lanes] */
-    qn_tensor *by;     /* the same, but of weights' fields that stay in their bytes: in_place */
+    qn_tensor *by;     /* the same, less what weights' fields in their places are too large by */
     qn_tensor *excess; /* i32 [m, lanes]: what a product with raised elements has too much, < 0 */
     qn_tensor *sums;   /* f32 [m, groups]: of the rows, for least values; NULL: there are none */
 } quant_rows;

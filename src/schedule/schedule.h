@@ -311,7 +311,8 @@ bool schedule_past_caches(scheduler *m, mem_id i);
 bool schedule_is_new(const scheduler *m, mem_id i);
 /* Does it come from memory in each launch, not from a cache? */
 bool schedule_from_memory(const scheduler *m, mem_id i);
-void schedule_prefetch_streams(scheduler *m); /* of arguments that do, a page ahead */
+/* Prefetch, a page ahead, arguments too large for the second cache. */
+void schedule_prefetch_streams(scheduler *m);
 /* The argument of which the sum reads, in each trip of the loop, a row that lies a page or more
  * behind the last one; 0: none. */
 mem_id schedule_paged_rows(scheduler *m, stmt_id loop, stmt_id sum);

@@ -13,6 +13,8 @@ static kernel *dots(int terms, const char *dtype, const char *use) {
              "  arg a2 i8[1920] read\n"
              "  arg a3 %s[30] read\n"
              "  arg a4 %s[30] read write\n"
+             "  reg t0 f32[1]\n"
+             "  reg t1 %s[1]\n"
              "  for i < 3 {\n"
              "    def t0 = f32(0)\n"
              "    for b < 10 {\n"
@@ -25,12 +27,8 @@ static kernel *dots(int terms, const char *dtype, const char *use) {
              "    a0[i] = t0[0]\n"
              "  }\n"
              "}\n",
-             dtype, dtype, dtype, terms, dtype, dtype, use);
-    const char *reg = strstr(text, "  for i < 3");
-    char whole[1200];
-    snprintf(whole, sizeof whole, "%.*s  reg t0 f32[1]\n  reg t1 %s[1]\n%s", (int)(reg - text),
-             text, dtype, reg);
-    return parse(whole);
+             dtype, dtype, dtype, dtype, terms, dtype, dtype, use);
+    return parse(text);
 }
 
 /* Is the sum seeded by `seed`? NULL: it stays as it was. */
