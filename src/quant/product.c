@@ -31,6 +31,7 @@ typedef struct product_type {
     int lanes, groups;         /* of a block */
     int words, more;           /* of a lane: words that share bytes; and see above */
     int places;                /* bits of fields that stay in their bytes; 0: none do */
+    int span;                  /* of one row: see span_of */
     quant_read *raised;        /* of u8 [R, bytes]: u8 [R, lanes, products], elements + `more` */
     quant_read *scale, *least; /* f32 [R, groups]; least NULL: it is 0 */
 } product_type;
@@ -155,17 +156,17 @@ static qn_tensor *scale_mxfp4(qn_tensor *rows) {
 }
 
 static const product_type product_types[] = {
-    {QN_Q8_0, 8, 1, 1, 128, 0, raised_q8_0, first_half, NULL},
-    {QN_Q4_0, 4, 1, 2, 8, 0, raised_q4_0, first_half, NULL},
-    {QN_Q4_1, 4, 1, 2, 0, 0, raised_q4_1, first_half, least_q4_1},
-    {QN_IQ4_NL, 4, 1, 2, 128, 0, raised_iq4_nl, first_half, NULL},
-    {QN_MXFP4, 4, 1, 2, 12, 0, raised_mxfp4, scale_mxfp4, NULL},
-    {QN_IQ4_XS, 32, 8, 2, 128, 0, raised_iq4_xs, quant_scale_iq4_xs, NULL},
-    {QN_Q2_K, 64, 16, 1, 0, 2, raised_q2_k, quant_scale_q2_k, quant_least_q2_k},
-    {QN_Q3_K, 64, 16, 1, 4, 0, raised_q3_k, quant_scale_q3_k, NULL},
-    {QN_Q4_K, 64, 8, 1, 0, 4, raised_q4_k, quant_scale_q4_k, quant_least_q4_k},
-    {QN_Q5_K, 64, 8, 1, 0, 0, raised_q5_k, quant_scale_q4_k, quant_least_q4_k},
-    {QN_Q6_K, 64, 16, 1, 32, 0, raised_q6_k, quant_scale_q6_k, NULL},
+    {QN_Q8_0, 8, 1, 1, 128, 0, 1, raised_q8_0, first_half, NULL},
+    {QN_Q4_0, 4, 1, 2, 8, 0, 1, raised_q4_0, first_half, NULL},
+    {QN_Q4_1, 4, 1, 2, 0, 0, 1, raised_q4_1, first_half, least_q4_1},
+    {QN_IQ4_NL, 4, 1, 2, 128, 0, 1, raised_iq4_nl, first_half, NULL},
+    {QN_MXFP4, 4, 1, 2, 12, 0, 1, raised_mxfp4, scale_mxfp4, NULL},
+    {QN_IQ4_XS, 32, 8, 2, 128, 0, 1, raised_iq4_xs, quant_scale_iq4_xs, NULL},
+    {QN_Q2_K, 64, 16, 1, 0, 2, 1, raised_q2_k, quant_scale_q2_k, quant_least_q2_k},
+    {QN_Q3_K, 64, 16, 1, 4, 0, 1, raised_q3_k, quant_scale_q3_k, NULL},
+    {QN_Q4_K, 64, 8, 1, 0, 4, 4, raised_q4_k, quant_scale_q4_k, quant_least_q4_k},
+    {QN_Q5_K, 64, 8, 1, 0, 0, 4, raised_q5_k, quant_scale_q4_k, quant_least_q4_k},
+    {QN_Q6_K, 64, 16, 1, 32, 0, 1, raised_q6_k, quant_scale_q6_k, NULL},
 };
 
 static const product_type *find(int type) {
@@ -217,12 +218,12 @@ qn_tensor *quant_rounded(qn_tensor *x, int64_t blocks, qn_tensor **scales) {
     return qn_clamp(qn_round(qn_mul(x, qn_reciprocal(by))), -LARGEST, LARGEST);
 }
 
-/* Words of one group, one behind the other, that a lane adds up before it is scaled. Of one row as
- * few as lie in a byte: its weights are read from memory as they are. Several rows share what it
- * takes to load words that lie apart, and scale less often; two lanes of a group, and no fewer, for
- * such words lie together, and while whole vectors fill the row. */
+/* Words of one group, one behind the other, that a lane adds up before it is scaled: they lie
+ * apart, and are put together. Several rows share what that takes; two lanes of a group, and no
+ * fewer, for such words lie together. One row's are as many as its type's fields of bits are not
+ * worse for. Lanes are so many that whole vectors fill the row. */
 static int64_t span_of(const product_type *t, int64_t rows, int64_t deep) {
-    int64_t lanes = deep / t->words / WORD, span = rows != 1 ? t->lanes / t->groups / 2 : 1;
+    int64_t lanes = deep / t->words / WORD, span = rows != 1 ? t->lanes / t->groups / 2 : t->span;
     while (span > 1 && lanes / span % WIDEST) span /= 2;
     return span > 1 ? span : 1;
 }

@@ -536,7 +536,9 @@ static void row_loops(scheduler *m, stmt_id body, int rows) {
     for (stmt_id c = schedule_at(m, body)->first; c && n < 64; c = schedule_at(m, c)->next)
         if (schedule_at(m, c)->kind == STMT_LOOP) loop[n++] = loop_of(m, c);
     for (int i = 0; i < n; i++) schedule_row_loop(m, loop[i], rows, &streamed);
-    if (blocks) schedule_fuse_sums(m, body);
+    if (!blocks) return;
+    schedule_fuse_sums(m, body);
+    schedule_prefetch_blocks(m, body);
 }
 
 /* Tiles defined directly in the loop's body, which are accumulated together; how many there are. */

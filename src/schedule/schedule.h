@@ -378,7 +378,7 @@ typedef struct block_dots {
 } block_dots;
 bool schedule_is_block_dots(scheduler *m, const loop_chain *c, block_dots *d);
 bool schedule_has_block_dots(scheduler *m, stmt_id row); /* some that fill vectors along the row */
-ir_grouping schedule_block_dots_grouping(const scheduler *m, const loop_chain *c, bool several);
+ir_grouping schedule_block_dots_grouping(scheduler *m, const loop_chain *c, bool several);
 /* Schedule them; false where the chain, inside a row, is none, or refuses. Its loops become one. */
 bool schedule_block_dots(scheduler *m, loop_chain *c);
 /* Where a row has such, give each of its other sums a loop nest of its own; has it such? When all
@@ -386,6 +386,8 @@ bool schedule_block_dots(scheduler *m, loop_chain *c);
  */
 bool schedule_distribute_sums(scheduler *m, stmt_id body);
 void schedule_fuse_sums(scheduler *m, stmt_id body);
+/* Have the rows of dots ask for what they will take of memory. */
+void schedule_prefetch_blocks(scheduler *m, stmt_id body);
 /* Trips of all loops of the chain, whose extents are constant. */
 int64_t schedule_chain_trips(const scheduler *m, const loop_chain *c);
 /* The same for several rows and columns that share vectors of weights: the loops over trips of the

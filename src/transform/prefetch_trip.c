@@ -11,8 +11,9 @@
  * there i is a block of the reduction, a line long.
  *
  * The elements that one iteration advances by are prefetched line by line. Loops inside that move
- * by less than that stay within them; loops that move by more (rows of an operand) are prefetched
- * each on its own.
+ * by less than that stay within them, and so do loads that are less than that apart, as the scales
+ * and the weights of a block are: of a stream each line is asked for once. Loops that move by more
+ * (rows of an operand) are prefetched each on its own.
  *
  * Legal where every load of the memory in the loop advances by the same positive step, and the loop
  * is no vector: a prefetch reads nothing and never faults. */
@@ -25,20 +26,31 @@ typedef struct prefetching {
     mem_id mem;
     stmt_id loop;
     int64_t step; /* elements by which an iteration advances */
-    int n;
-    sym at[MOST_LINES];
+    int n, streams;
+    sym at[MOST_LINES], stream[MOST_LINES];
 } prefetching;
+
+/* Are they always less than an iteration's advance apart? */
+static bool are_near(const prefetching *f, sym a, sym b) {
+    const sym apart = sym_sub(f->k->syms, a, b);
+    return sym_lo(f->k->syms, apart) > -f->step && sym_hi(f->k->syms, apart) < f->step;
+}
+
+/* Is it of a stream whose lines are there? */
+static bool is_known(const prefetching *f, sym index) {
+    bool known = false;
+    for (int i = 0; i < f->streams; i++) known |= are_near(f, index, f->stream[i]);
+    return known;
+}
 
 static bool add_lines(prefetching *f, sym index) {
     int64_t line = LINE / (int64_t)qn_dtype_size(ir_m(f->k, f->mem)->dtype);
+    if (is_known(f, index)) return true;
     for (int64_t e = 0; e < f->step; e += line) {
-        sym at = sym_add(f->k->syms, index, sym_const(f->k->syms, e));
-        bool known = false;
-        for (int i = 0; i < f->n; i++) known |= f->at[i] == at;
-        if (known) continue;
         if (f->n == MOST_LINES) return false;
-        f->at[f->n++] = at;
+        f->at[f->n++] = sym_add(f->k->syms, index, sym_const(f->k->syms, e));
     }
+    f->stream[f->streams++] = index;
     return true;
 }
 
@@ -48,9 +60,9 @@ static bool add_addresses(prefetching *f, sym index, stmt_id inner) {
     if (inner == f->loop) return add_lines(f, index);
     const ir_stmt *l = ir_s(f->k, inner);
     stmt_id outer = l->parent;
-    sym var = l->l.var, rest;
+    sym var = l->l.var, rest, zero = SYM_ZERO, first = sym_subst(s, index, 1, &var, &zero);
     int64_t step = 0, trips = 1;
-    if (!sym_uses(s, index, var)) return add_addresses(f, index, outer);
+    if (are_near(f, index, first)) return add_addresses(f, first, outer);
     if (!sym_split(s, index, var, &step, &rest)) return false;
     if (step <= -f->step || step >= f->step) {
         if (!sym_is_const(s, l->l.extent, &trips) || trips > MOST_LINES) return false;

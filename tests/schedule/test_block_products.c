@@ -57,8 +57,8 @@ static void blocks_of_bytes_go_by_words_in_lanes(void) {
 
 /* Rows of words whose scale, of a byte, neighbours share: of all that have the `span` bytes of a
  * block it is the one at `at`. With a second sum of `others`, a block each, or 8 of a few trips. */
-static void scaled_blocks_of(char text[1300], int group, int span, int others) {
-    const int lanes = 320, groups = lanes / group, row = groups * span;
+static void scaled_blocks_of(char text[1300], int lanes, int group, int span, int others) {
+    const int groups = lanes / group, row = groups * span;
     int n = snprintf(
         text, 1300,
         "kernel \"scaled\" {\n"
@@ -96,22 +96,28 @@ static void scaled_blocks_of(char text[1300], int group, int span, int others) {
     snprintf(text + n, 1300 - (size_t)n, "%s", end);
 }
 
-/* Scales are made in front of the products, of a row where they lie evenly in it; else of a trip,
- * which asks for lines ahead. A second sum of as many trips goes along. */
+/* Scales are made in front of the products, of a row, or of parts of it that are no more than a
+ * page, where they lie evenly in it; else of a trip. Two pages ahead are asked for. A second sum of
+ * as many trips goes along. */
 static void scales_are_made_side_by_side(void) {
     static const struct {
-        int group, span, others;
+        int lanes, group, span, others;
         const char *has, *has_not;
-    } of[] = {{8, 33, 0, "compute_at i o u g\n", "prefetch"},
-              {4, 17, 0, "split v 4 -> g l\n", "prefetch"},
-              {8, 33, 40, "compute_at i o u g\n", "accumulate t2"},
-              {8, 33, 40, "rfactor t2 v", "pad"},
-              {8, 33, 5, "fuse o c\n", "pad"},
-              {8, 33, 4, "rfactor t2 v", "fuse"},
-              {320, 1281, 0, "split b 64", "compute_at"}};
+    } of[] = {{320, 8, 33, 0, "compute_at i o u g\n", "prefetch_distance"},
+              {320, 8, 33, 0, "prefetch_trip a1 o 32\n", "-> c"},
+              {320, 4, 17, 0, "split v 4 -> g l\n", "-> c"},
+              {2560, 8, 33, 0, "split o 10 -> c o_1\n", "compute_at i"},
+              {2560, 8, 33, 0, "compute_at c o_1 u g\n", "prefetch_trip a1 o "},
+              {2560, 8, 33, 0, "prefetch_trip a1 o_1 32\n", "prefetch_trip a2"},
+              {64 * 53, 8, 33, 0, "split o 1 -> c o_1\n", "compute_at i"},
+              {320, 8, 33, 40, "compute_at i o u g\n", "accumulate t2"},
+              {320, 8, 33, 40, "rfactor t2 v", "pad"},
+              {320, 8, 33, 5, "fuse o c\n", "pad"},
+              {320, 8, 33, 4, "rfactor t2 v", "fuse"},
+              {320, 320, 1281, 0, "split b 64", "compute_at"}};
     for (int i = 0; i < (int)COUNT_OF(of); i++) {
         char text[1300];
-        scaled_blocks_of(text, of[i].group, of[i].span, of[i].others);
+        scaled_blocks_of(text, of[i].lanes, of[i].group, of[i].span, of[i].others);
         check_default(text, of[i].has, of[i].has_not);
     }
 }

@@ -144,6 +144,40 @@ static const char *const moving_loads = "kernel \"near\" {\n"
 
 /* The elements one iteration advances by are prefetched line by line, each row of an operand on its
  * own. */
+/* Scales, halves of bytes, and a second stream: lines of each stream, once. */
+static const char blocks[] = "kernel \"blocks\" {\n"
+                             "  dim at 0 140\n"
+                             "  arg a0 u8[128] write\n"
+                             "  arg a1 u8[2304] read\n"
+                             "  for o < 8 {\n"
+                             "    for v < 16 {\n"
+                             "      a0[16*o + v] = add(add(a1[144*o], a1[at + 144*o]), "
+                             "add(a1[144*o + v/2 + 16], a1[144*o + v/2 + 1160]))\n"
+                             "    }\n"
+                             "  }\n"
+                             "}\n";
+
+static void prefetch_trip_asks_for_each_line_of_a_stream_once(void) {
+    BECOMES(blocks, "prefetch_trip a1 o 2",
+            "kernel \"blocks\" {\n"
+            "  dim at 0 140\n"
+            "  arg a0 u8[128] write\n"
+            "  arg a1 u8[2304] read\n"
+            "  for o < 8 {\n"
+            "    for v < 16 {\n"
+            "      a0[16*o + v] = add(add(a1[144*o], a1[at + 144*o]), "
+            "add(a1[144*o + v/2 + 16], a1[144*o + v/2 + 1160]))\n"
+            "    }\n"
+            "    prefetch a1[144*o + 1448]\n"
+            "    prefetch a1[144*o + 1512]\n"
+            "    prefetch a1[144*o + 1576]\n"
+            "    prefetch a1[144*o + 304]\n"
+            "    prefetch a1[144*o + 368]\n"
+            "    prefetch a1[144*o + 432]\n"
+            "  }\n"
+            "}\n");
+}
+
 static void prefetch_trip_loads_lines_of_later_iterations(void) {
     BECOMES(moving_loads, "prefetch_trip t0 k 3\nprefetch_trip a0 k 8",
             "kernel \"near\" {\n"
@@ -184,6 +218,7 @@ static void all(void) {
     RUN(prefetch_nest_keeps_results_past_the_end);
     RUN(prefetch_nest_is_refused_for_unknown_addresses);
     RUN(prefetch_next_loads_lines_of_the_next_copy);
+    RUN(prefetch_trip_asks_for_each_line_of_a_stream_once);
     RUN(prefetch_trip_loads_lines_of_later_iterations);
 }
 

@@ -99,8 +99,7 @@ static bool hides_constant(const llvm *s, sym a) {
     return false;
 }
 
-sym llvm_reduced(llvm *s, sym a) {
-    if (!hides_constant(s, a)) return a;
+sym llvm_with_numbers(llvm *s, sym a) {
     sym from[LLVM_BINDINGS], to[LLVM_BINDINGS];
     int n = 0;
     for (int k = 0; k < s->bindings; k++) {
@@ -109,6 +108,10 @@ sym llvm_reduced(llvm *s, sym a) {
         to[n++] = sym_const(s->syms, s->binding[k].number);
     }
     return sym_subst(s->syms, a, n, from, to);
+}
+
+sym llvm_reduced(llvm *s, sym a) {
+    return hides_constant(s, a) ? llvm_with_numbers(s, a) : a;
 }
 
 bool llvm_sym_varies(const llvm *s, sym a) {

@@ -120,6 +120,7 @@ typedef struct llvm {
     uint32_t serial;
     llvm_binding binding[LLVM_BINDINGS];
     int bindings;
+    stmt_id at; /* what is written, or a statement beside it */
 
     /* the open VEC loop */
     sym lane_var; /* SYM_ZERO: none */
@@ -154,6 +155,7 @@ enum llvm_tag {
     TAG_SPLAT,
     TAG_GEP,
     TAG_LOAD,
+    TAG_WHOLE,
     TAG_GATHER,
     TAG_CALL,
     TAG_NEG,
@@ -209,6 +211,8 @@ val llvm_mask_apart(llvm *s, val mask, int parts, int part);
 void llvm_interleave(llvm *s, int n, const val *x, val *out);
 /* Lanes first, .., as many as given: those past the end of x are any. */
 val llvm_part(llvm *s, val x, int first, int lanes);
+/* Those of x and, from its number of lanes on, of y. */
+val llvm_lanes_of_two(llvm *s, val x, val y, int lanes, const int *lane);
 val llvm_joined(llvm *s, val x, val y); /* the lanes of both, one behind the other */
 val llvm_lanes_at(llvm *s, val x, int lanes, const int *lane); /* of a vector, those */
 val llvm_repeated(llvm *s, val x, int n, int times);           /* each of n lanes so many times */
@@ -242,9 +246,10 @@ val llvm_call_masked(llvm *s, llvm_name name, const ll_value arg[3], int pointer
 
 void llvm_bind(llvm *s, sym var, val value);
 void llvm_bind_constant(llvm *s, sym var, int64_t number);
-void llvm_unbind(llvm *s);        /* the last one */
-sym llvm_reduced(llvm *s, sym a); /* with constant variables substituted where that simplifies */
-val llvm_sym(llvm *s, sym a);     /* an i64; must not depend on the VEC variable */
+void llvm_unbind(llvm *s);                    /* the last one */
+sym llvm_with_numbers(llvm *s, sym a);        /* with constant variables substituted */
+sym llvm_reduced(llvm *s, sym a);             /* .. where that simplifies */
+val llvm_sym(llvm *s, sym a);                 /* an i64; must not depend on the VEC variable */
 val llvm_param(llvm *s, const ir_expr *e);    /* a scalar that the launch gives */
 bool llvm_sym_varies(const llvm *s, sym a);   /* depends on the VEC variable */
 bool llvm_sym_fits(const llvm *s, sym a);     /* can be computed in 32 bits */
@@ -290,17 +295,7 @@ typedef struct llvm_address {
     val pointer;
     int64_t size, align;
 } llvm_address;
-/* A vector whose lanes come in runs: run i of `several` elements side by side, from element jump[i]
- * on, or of one for all its lanes, side by side with the next run's. */
-typedef struct llvm_runs {
-    llvm_address at;
-    bool several;
-    int run;
-    const int64_t *jump;
-    int64_t unit; /* bytes of an element of these */
-} llvm_runs;
-ll_value llvm_load_runs(llvm *s, llvm_runs r, ll_type element, int level);
-/* A whole vector of them, zeros where the mask's lanes are off. */
+/* A whole vector of elements, zeros where the mask's lanes are off. */
 val llvm_load_masked(llvm *s, llvm_address from, ll_type element, val mask, int level);
 void llvm_store_masked(llvm *s, llvm_address to, val raw, val mask);
 
@@ -330,9 +325,10 @@ typedef struct llvm_place {
     val lanes;
     int run; /* not 0: lanes i at step * (i mod run) + jump[i / run] elements .. */
     const int64_t *jump;
-    int64_t unit; /* .. of so many bytes */
-    bool bypass;  /* whole vectors here may be written past the caches */
-    bool overlap; /* words at distances that are no words */
+    int64_t unit;  /* .. of so many bytes */
+    int64_t bytes; /* of what a lane loads: an element, or a word that begins there */
+    bool bypass;   /* whole vectors here may be written past the caches */
+    bool overlap;  /* words at distances that are no words */
 } llvm_place;
 /* Element `index` of m, `dyn` elements further where that is a value. */
 llvm_place llvm_place_of(llvm *s, mem_id m, sym index, val dyn);
@@ -347,6 +343,14 @@ ll_value llvm_load_lanes(llvm *s, const llvm_place *p, ll_type element, val mask
 ll_value llvm_load_scalar(llvm *s, const llvm_place *p, ll_type element, int level);
 void llvm_store_lanes(llvm *s, const llvm_place *p, val raw, val mask);
 void llvm_store_scalar(llvm *s, const llvm_place *p, val raw);
+
+/* ---- runs.c: lanes in runs ------------------------------------------------------------------- */
+
+/* Can runs of lanes be loaded: elements side by side, or one that is the same for all of a run, in
+ * turn? */
+bool llvm_in_runs(const llvm *s, const llvm_place *p, val mask);
+/* They, of an index, raw. */
+ll_value llvm_load_runs(llvm *s, sym index, const llvm_place *p, ll_type element, int level);
 
 /* ---- scale.c --------------------------------------------------------------------------------- */
 
@@ -368,6 +372,8 @@ void llvm_combine(llvm *s, int m, const mem_id *mem, const val *a, const val *b,
  * how many those were. */
 int llvm_stores(llvm *s, const ir_stmt *const *t, int n);
 void llvm_prefetch(llvm *s, mem_id arg, sym index); /* the line it is in */
+/* The line so many bytes behind that pointer, where the memory says so. */
+void llvm_prefetch_ahead(llvm *s, const llvm_place *p, bool write, int level);
 void llvm_define(llvm *s, mem_id m, expr_id value);
 
 /* Words of 32 bits where a WORD loop's variable, bound to 0, counts their parts. */

@@ -1,4 +1,4 @@
-/* masked.c - moves of vectors some of whose lanes are off, and loads of vectors in pieces.
+/* masked.c - moves of vectors some of whose lanes are off.
  *
  * LLVM has an intrinsic for them, and for registers of masks (AVX-512) it is all there is to say.
  * For the masks of AVX2, which are the signs of a vector's elements, LLVM (15 to 19 at least)
@@ -105,22 +105,4 @@ void llvm_store_masked(llvm *s, llvm_address to, val raw, val mask) {
         llvm_call(s, llvm_plain(row->store[p.half]), 3, arg, s->depth, false);
         first += p.lanes;
     }
-}
-
-/* ---- runs ------------------------------------------------------------------------------------ */
-
-ll_value llvm_load_runs(llvm *s, llvm_runs r, ll_type element, int level) {
-    int runs = s->lanes / r.run, n = r.several ? runs : 1;
-    ll_type t = llvm_vector(s, element, r.several ? r.run : runs);
-    val part[IR_LANES], at = r.at.pointer;
-    for (int i = 0; i < n; i++) {
-        if (r.jump[i] || i)
-            at = llvm_gep(s, r.at.pointer, r.unit, llvm_int(s, s->t_i64, r.jump[i]));
-        llvm_at(s, level);
-        part[i] = (val){s->L->BuildLoad2(s->b, t, at.v, ""), level, true};
-        s->L->SetAlignment(part[i].v, (unsigned)r.at.align);
-    }
-    for (; n > 1; n /= 2)
-        for (int i = 0; i < n / 2; i++) part[i] = llvm_joined(s, part[2 * i], part[2 * i + 1]);
-    return r.several ? part[0].v : llvm_repeated(s, part[0], runs, r.run).v;
 }

@@ -1,8 +1,5 @@
 /* memory.c - expressions, loads, stores and registers.
  *
- * Lanes that load in runs, of elements side by side or of one for each run, as the scales of
- * blocks, need no gather: a shorter vector for each run, or one whose elements are repeated.
- *
  * What lies two to four elements apart, as the parts of complex numbers, is loaded by that many
  * whole vectors, of which each lane takes its own: the same vectors give all parts. Stores that
  * write such elements in turn are whole vectors of all of them, interleaved. Under a mask, too, two
@@ -18,24 +15,6 @@ enum { MOST_APART = 4 };
 
 /* ---- loads as expressions ------------------------------------------------------------------- */
 
-/* Do runs follow each other, element by element? */
-static bool are_neighbours(const llvm *s, const llvm_place *p) {
-    for (int i = 0; i * p->run < s->lanes; i++)
-        if (p->jump[i] != p->jump[0] + i) return false;
-    return true;
-}
-
-/* Can runs of lanes be loaded: elements side by side, or one that is the same for all of a run, in
- * turn? */
-static bool is_in_runs(const llvm *s, const llvm_place *p, val mask) {
-    return p->run && !mask.v && s->lanes == s->width &&
-           (p->step == 1 || (p->step == 0 && p->unit == p->size && are_neighbours(s, p)));
-}
-
-static llvm_runs runs_at(const llvm_place *p) {
-    return (llvm_runs){{p->pointer, p->size, p->align}, p->step != 0, p->run, p->jump, p->unit};
-}
-
 /* Ask for the line there, to be in all caches (nearness 3) or from the second on (2); outside of
  * the argument that does nothing. */
 static void prefetch(llvm *s, val at, bool write, int nearness, int level) {
@@ -44,11 +23,10 @@ static void prefetch(llvm *s, val at, bool write, int nearness, int level) {
     llvm_call(s, (llvm_name){"llvm.prefetch", 1, &s->t_ptr}, 4, arg, level, false);
 }
 
-/* The line so many bytes behind a vector, where the memory says so. */
-static void prefetch_ahead(llvm *s, const llvm_place *p, bool write, int level) {
+void llvm_prefetch_ahead(llvm *s, const llvm_place *p, bool write, int level) {
     int ahead = ir_m(s->k, p->mem)->ahead;
-    if (ahead && (llvm_in_step(p) || (p->run && p->step)))
-        prefetch(s, llvm_gep(s, p->pointer, 1, llvm_int(s, s->t_i64, ahead)), write, 3, level);
+    if (!ahead || !(llvm_in_step(p) || (p->run && p->step))) return;
+    prefetch(s, llvm_gep(s, p->pointer, 1, llvm_int(s, s->t_i64, ahead)), write, 3, level);
 }
 
 static int load_level(const llvm *s, const llvm_place *p, val mask) {
@@ -127,7 +105,7 @@ static val load_memory(llvm *s, const ir_expr *e, val valid, val dyn, int words)
         mask = llvm_full_mask(s, llvm_and_mask(s, mask, whole));
     else
         p.pointer = llvm_or_zeros(s, whole, p.pointer);
-    if (!words && !dyn.v && !valid.v && is_in_runs(s, &p, mask)) {
+    if (!words && !dyn.v && !valid.v && llvm_in_runs(s, &p, mask)) {
         val kept = llvm_kept_runs(s, p.mem, e->load.index);
         if (kept.v) return llvm_from_memory(s, e->dtype, kept);
     }
@@ -142,11 +120,11 @@ static val load_memory(llvm *s, const ir_expr *e, val valid, val dyn, int words)
     val raw = *llvm_number(s, all, level);
     if (!raw.v) {
         ll_type t = words == 2 ? s->t_i16 : words ? s->t_i32 : llvm_memory_type(s, e->dtype);
-        raw.v = !lanes                    ? llvm_load_scalar(s, &p, t, level)
-                : is_in_runs(s, &p, mask) ? llvm_load_runs(s, runs_at(&p), t, level)
-                                          : llvm_load_lanes(s, &p, t, mask, level);
+        raw.v = !lanes                      ? llvm_load_scalar(s, &p, t, level)
+                : llvm_in_runs(s, &p, mask) ? llvm_load_runs(s, e->load.index, &p, t, level)
+                                            : llvm_load_lanes(s, &p, t, mask, level);
         raw.vec = lanes;
-        if (lanes) prefetch_ahead(s, &p, false, level);
+        if (lanes && !llvm_in_runs(s, &p, mask)) llvm_prefetch_ahead(s, &p, false, level);
         *llvm_number(s, all, level) = raw;
     }
     val x = words ? raw : llvm_from_memory(s, e->dtype, raw);
@@ -512,7 +490,7 @@ static void update_vector(llvm *s, store *w, const llvm_place *p, val mask) {
     llvm_combine(s, w->t->monoid, w->t->store.mem, old, w->x, out);
     for (int i = 0; i < w->n; i++) {
         llvm_store_lanes(s, &p[i], llvm_to_memory(s, dtype_at(s, w, i), out[i]), mask);
-        prefetch_ahead(s, &p[i], true, s->depth);
+        llvm_prefetch_ahead(s, &p[i], true, s->depth);
     }
 }
 
@@ -589,7 +567,7 @@ static void put_in_turn(llvm *s, const store *w, int n, const int *order) {
         llvm_place q = p;
         if (i) q.pointer = llvm_gep(s, p.pointer, p.size, llvm_int(s, s->t_i64, i * s->lanes));
         llvm_store_lanes(s, &q, out[i], (val){0});
-        prefetch_ahead(s, &q, true, s->depth);
+        llvm_prefetch_ahead(s, &q, true, s->depth);
     }
     note_written(s, p.mem);
 }

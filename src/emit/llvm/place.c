@@ -77,7 +77,8 @@ llvm_place llvm_place_of(llvm *s, mem_id m, sym index, val dyn) {
                     .lanes = x.lanes,
                     .run = x.run,
                     .jump = x.jump,
-                    .unit = size};
+                    .unit = size,
+                    .bytes = size};
     p.bypass = !dyn.v && may_bypass(s, &p, index);
     if (dyn.v) add_dynamic(s, &p, &x, dyn);
     for (int i = 0; i < x.terms; i++) p.pointer = llvm_gep(s, p.pointer, p.size, x.term[i]);
@@ -94,6 +95,7 @@ llvm_place llvm_words_at(llvm_place p, int bytes) {
         p.overlap = true;
     }
     if (p.run) p.run = p.step * p.size == bytes ? p.run : 0, p.step = 1;
+    p.bytes = bytes;
     return p;
 }
 

@@ -179,6 +179,7 @@ static stmt_id write_stores(llvm *s, stmt_id i) {
 static void write_block(llvm *s, stmt_id parent) {
     for (stmt_id i = ir_s(s->k, parent)->first; i; i = ir_s(s->k, i)->next) {
         ir_stmt t = *ir_s(s->k, i);
+        s->at = i;
         if (t.kind == STMT_LOOP) {
             write_loop(s, i);
         } else if (t.kind == STMT_DEF) {

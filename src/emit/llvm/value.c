@@ -326,6 +326,10 @@ val llvm_lanes_at(llvm *s, val x, int lanes, const int *lane) {
     return shuffled(s, x, x, lanes, lane);
 }
 
+val llvm_lanes_of_two(llvm *s, val x, val y, int lanes, const int *lane) {
+    return shuffled(s, x, y, lanes, lane);
+}
+
 val llvm_joined(llvm *s, val x, val y) {
     int lane[IR_LANES], lanes = 2 * llvm_lanes_of(s, x);
     for (int i = 0; i < lanes; i++) lane[i] = i;

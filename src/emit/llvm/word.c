@@ -285,6 +285,7 @@ bool llvm_word(llvm *s, stmt_id loop, int parts) {
     if (!copy && !find_dot(&w, &t, &d)) return false;
     llvm_bind_constant(s, w.part, 0);
     llvm_begin_statement(s);
+    s->at = l->first;
     if (copy && llvm_reduced(s, t.store.valid) != SYM_FALSE)
         llvm_store_words(s, &t, words_of(&w, t.store.value[0]));
     else if (!copy && llvm_reduced(s, t.store.valid) != SYM_FALSE)

@@ -74,7 +74,10 @@ static int vectors_of(const scheduler *m, const loop_chain *c, int most) {
     return most;
 }
 
-ir_grouping schedule_block_dots_grouping(const scheduler *m, const loop_chain *c, bool several) {
+/* Chains along the row; one where a lane adds up many words, which takes whole blocks of it. */
+ir_grouping schedule_block_dots_grouping(scheduler *m, const loop_chain *c, bool several) {
+    block_dots d;
+    several |= schedule_is_block_dots(m, c, &d) && schedule_chain_trips(m, &d.words) > 2 * PARTS;
     return ir_grouped(1, several ? 1 : vectors_of(m, c, CHAINS), m->lanes);
 }
 
@@ -130,16 +133,6 @@ static bool is_even(scheduler *m, stmt_id use, loop_h row, loop2 group) {
     return true;
 }
 
-/* Of arguments that the first cache does not hold, a page ahead. */
-static void prefetch_weights(scheduler *m) {
-    for (mem_id i = 1; i < m->k->mems; i++) {
-        const ir_memory *mem = ir_m(m->k, i);
-        if (mem->scope == MEM_ARG && !(mem->access & ACCESS_WRITE) &&
-            schedule_bytes(m, i, sym_lo(m->k->syms, mem->size)) > machine_l1(m->limits))
-            step_prefetch_distance(maybe(m), i, m->limits->page);
-    }
-}
-
 /* Scales that take long to make, one a group of lanes, are made side by side at loop `at`, for the
  * axes and the groups. What the lanes' loop is then; its id 0: nothing has been done. */
 static loop_h make_scales(scheduler *m, loop_h at, stage_axes *axes, loop2 lane) {
@@ -151,9 +144,31 @@ static loop_h make_scales(scheduler *m, loop_h at, stage_axes *axes, loop2 lane)
     return step_merge(m, lane.outer, lane.inner, "v");
 }
 
-/* In front of the products: of a whole row where they lie evenly in it, as then they go through it
- * as the weights do; else of a trip, which asks for lines ahead: scales in clusters, apart from the
- * weights, lead the prefetcher astray. */
+/* The bytes that a trip of the row takes of the argument that it takes most of. */
+static int64_t bytes_of_trip(scheduler *m, stmt_id use, loop_h row) {
+    int64_t most = 0, step;
+    ir_access *t;
+    uint32_t n = ir_accesses(m->k, use, &t);
+    for (uint32_t i = 0; i < n; i++)
+        if (t[i].load && schedule_is_arg(m, &t[i]) &&
+            schedule_step(m, &t[i], var_of(m, row), &step) &&
+            schedule_bytes(m, t[i].mem, step) > most)
+            most = schedule_bytes(m, t[i].mem, step);
+    return most;
+}
+
+/* Parts of a row that are no more than a page, of equal trips; the row itself where it is none, or
+ * none divides it. */
+static loop2 part_of_row(scheduler *m, stmt_id use, loop_h row) {
+    const int64_t all = trips_of(m, row), bytes = bytes_of_trip(m, use, row);
+    int64_t n = all;
+    while (n > 1 && (n * bytes > m->limits->page || all % n)) n--;
+    if (n == all || n * bytes > m->limits->page) return (loop2){NO_LOOP, row};
+    return step_split(m, row, n, "c", "o");
+}
+
+/* In front of the products: of a part of a row where they lie evenly in it, as then they go through
+ * it as the weights do, which have been asked for; else of a trip. */
 static loop_h scales_first(scheduler *m, stmt_id use, loop_h row, loop2 vector) {
     int64_t group = group_of(m, use, vector.inner);
     if (group < 2) return vector.inner;
@@ -162,14 +177,17 @@ static loop_h scales_first(scheduler *m, stmt_id use, loop_h row, loop2 vector) 
     loop_h at = loop_of(m, schedule_at(m, stmt_of(m, row))->parent);
     bool whole = at.id && is_even(m, use, row, (loop2){vector.outer, lane.outer});
     stage_axes axes = {0};
-    if (whole) stage_axis(&axes, row, false);
+    if (whole) {
+        loop2 part = part_of_row(m, use, row);
+        if (part.outer.id) at = part.outer;
+        stage_axis(&axes, part.inner, false);
+    }
     stage_axis(&axes, vector.outer, false);
     loop_h lanes = make_scales(m, whole ? at : row, &axes, lane);
     if (!lanes.id) {
         steps_back(m, &mark);
         return vector.inner;
     }
-    if (!whole) prefetch_weights(m);
     return lanes;
 }
 
@@ -278,6 +296,39 @@ void schedule_fuse_sums(scheduler *m, stmt_id body) {
         next = schedule_at(m, s)->next;
         if (goes_in_trips(m, s) && !has(m, s, is_words) && has(m, s, is_sum))
             fuse_with_dots(m, body, s);
+    }
+}
+
+/* Of an argument that the first cache does not hold, all lines, each once: into the second cache,
+ * two pages ahead. The first has too few buffers to wait for memory with, and the processor's own
+ * prefetcher stops at pages, and is led astray by scales in clusters. */
+static void prefetch_blocks(scheduler *m, stmt_id loop) {
+    enum { PAGES = 2 };
+    ir_access *t;
+    uint32_t n = ir_accesses(m->k, loop, &t);
+    bool *asked = arena_zeroed(&m->k->arena, m->k->mems);
+    for (uint32_t i = 0; i < n; i++) {
+        const mem_id mem = t[i].mem;
+        int64_t step;
+        if (!t[i].load || !schedule_is_arg(m, &t[i]) || asked[mem]) continue;
+        if (schedule_bytes(m, mem, sym_lo(m->k->syms, ir_m(m->k, mem)->size)) <=
+            machine_l1(m->limits))
+            continue;
+        if (!schedule_step(m, &t[i], schedule_at(m, loop)->l.var, &step) || step <= 0) continue;
+        const int64_t bytes = schedule_bytes(m, mem, step);
+        asked[mem] = step_prefetch_trip(maybe(m), mem, loop_of(m, loop),
+                                        (PAGES * m->limits->page + bytes - 1) / bytes);
+    }
+}
+
+void schedule_prefetch_blocks(scheduler *m, stmt_id body) {
+    for (stmt_id s = schedule_at(m, body)->first; s; s = schedule_at(m, s)->next) {
+        stmt_id row = 0; /* the loop of blocks */
+        for (stmt_id l = s; l; l = ir_next(m->k, l, s))
+            if (goes_in_trips(m, l) && schedule_at(m, l)->l.want == WANT_NOTHING &&
+                has(m, l, is_words))
+                row = l;
+        if (row) prefetch_blocks(m, row);
     }
 }
 
