@@ -166,13 +166,14 @@ static void few_rows_of_blocks_share_weights(void) {
         bool others;
         const char *has, *has_not;
     } of[] = {{16, 256, false, "split h 8 -> io mr\n", "pad"},
-              {16, 256, false, "accumulate_through t0 mr\n", "prefetch_distance a2"},
+              {16, 256, false, "accumulate_through t0 mr\n", "prefetch_trip a2"},
               {16, 256, false, "compute_at o mr nr u g\n", "rfactor t3"},
               {16, 256, false, "split w 4 -> o u\n", "pad"},
-              {16, 256, false, "prefetch_distance a1", "prefetch_distance a3"},
+              {16, 256, false, "prefetch_trip a1 o 31\n", "prefetch_trip a3"},
               {16, 256, false, "split i 128 -> nr jo\n", "pad"},
               {5, 256, false, "split h 5 -> io mr\n", "pad"},
               {5, 256, false, "swap nr jo\n", "prefetch_distance"},
+              {5, 256, false, "prefetch_trip a1 o 31\n", "prefetch_trip a2"},
               {17, 256, false, "pad h 6\n", "split h 8"},
               {8, 33, false, "compute_at o mr u g\n", " nr"},
               {8, 256, true, "rfactor t2 v", "accumulate_through t2"},

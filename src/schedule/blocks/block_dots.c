@@ -299,25 +299,27 @@ void schedule_fuse_sums(scheduler *m, stmt_id body) {
     }
 }
 
-/* Of an argument that the first cache does not hold, all lines, each once: into the second cache,
- * two pages ahead. The first has too few buffers to wait for memory with, and the processor's own
- * prefetcher stops at pages, and is led astray by scales in clusters. */
-static void prefetch_blocks(scheduler *m, stmt_id loop) {
+bool schedule_prefetch_block(scheduler *m, mem_id mem, loop_h row) {
     enum { PAGES = 2 };
     ir_access *t;
-    uint32_t n = ir_accesses(m->k, loop, &t);
-    bool *asked = arena_zeroed(&m->k->arena, m->k->mems);
+    uint32_t n = ir_accesses(m->k, stmt_of(m, row), &t);
     for (uint32_t i = 0; i < n; i++) {
-        const mem_id mem = t[i].mem;
         int64_t step;
-        if (!t[i].load || !schedule_is_arg(m, &t[i]) || asked[mem]) continue;
-        if (schedule_bytes(m, mem, sym_lo(m->k->syms, ir_m(m->k, mem)->size)) <=
-            machine_l1(m->limits))
-            continue;
-        if (!schedule_step(m, &t[i], schedule_at(m, loop)->l.var, &step) || step <= 0) continue;
+        if (!t[i].load || t[i].mem != mem) continue;
+        if (!schedule_step(m, &t[i], var_of(m, row), &step) || step <= 0) continue;
         const int64_t bytes = schedule_bytes(m, mem, step);
-        asked[mem] = step_prefetch_trip(maybe(m), mem, loop_of(m, loop),
-                                        (PAGES * m->limits->page + bytes - 1) / bytes);
+        return step_prefetch_trip(maybe(m), mem, row, ceil_div(PAGES * m->limits->page, bytes));
+    }
+    return false;
+}
+
+/* Of arguments that the first cache does not hold. */
+static void prefetch_blocks(scheduler *m, stmt_id row) {
+    for (mem_id i = 1; i < m->k->mems; i++) {
+        const ir_memory *mem = ir_m(m->k, i);
+        if (mem->scope == MEM_ARG && !(mem->access & ACCESS_WRITE) &&
+            schedule_bytes(m, i, sym_lo(m->k->syms, mem->size)) > machine_l1(m->limits))
+            schedule_prefetch_block(m, i, loop_of(m, row));
     }
 }
 

@@ -14,7 +14,7 @@
  * of a trip of u vectors, for all of the tile. Other sums of a row, as that of least values, get
  * the same tile; each goes along its own loop. Columns are outside: the rows are in the first or
  * second cache, weights come from memory once, and the columns of a tile are far from each other
- * (schedule_split_far). */
+ * (schedule_split_far), and asked for. */
 #include "schedule/schedule.h"
 
 enum { COLUMNS = 2, MOST_LOOPS = 16 };
@@ -72,25 +72,12 @@ static int64_t choose_rows(const scheduler *m, loop_h row) {
     return rows < most ? rows : ceil_div(rows, ceil_div(rows, most));
 }
 
-/* Products of a row and a column. */
-static double products_of(scheduler *m, stmt_id body) {
-    block_dots d;
-    for (stmt_id s = schedule_at(m, body)->first; s; s = schedule_at(m, s)->next) {
-        if (schedule_at(m, s)->kind != STMT_LOOP) continue;
-        loop_chain c = loop_chain_of(m, s);
-        if (schedule_is_block_dots(m, &c, &d))
-            return (double)schedule_chain_trips(m, &c) * (double)schedule_chain_trips(m, &d.words);
-    }
-    return 0;
-}
-
-/* Weights come from memory, and where that would be idle, for all that the rows take of each byte,
- * what columns have of their own, and the first cache does not hold, is asked for a page ahead. */
-static void ask_for_columns(scheduler *m, stmt_id body, loop_h row, loop_h column) {
+/* By mem_id: what columns have of their own and all rows take, and the first cache does not
+ * hold. */
+static bool *find_weights(scheduler *m, stmt_id body, loop_h row, loop_h column) {
     ir_access *t;
     uint32_t n = ir_accesses(m->k, body, &t);
-    const double all =
-        products_of(m, body) * (double)trips_of(m, row) * (double)trips_of(m, column);
+    bool *weights = arena_zeroed(&m->k->arena, m->k->mems * sizeof *weights);
     for (mem_id i = 1; i < m->k->mems; i++) {
         bool moves = false, shared = true;
         for (uint32_t a = 0; a < n; a++) {
@@ -99,10 +86,9 @@ static void ask_for_columns(scheduler *m, stmt_id body, loop_h row, loop_h colum
             shared &= !sym_uses(m->k->syms, t[a].index, var_of(m, row));
         }
         const int64_t bytes = schedule_bytes(m, i, sym_lo(m->k->syms, ir_m(m->k, i)->size));
-        if (moves && shared && bytes > machine_l1(m->limits) &&
-            all >= (double)m->limits->memory_ops * (double)bytes)
-            step_prefetch_distance(maybe(m), i, m->limits->page);
+        weights[i] = moves && shared && bytes > machine_l1(m->limits);
     }
+    return weights;
 }
 
 bool schedule_block_rows(scheduler *m, stmt_id loop) {
@@ -114,7 +100,8 @@ bool schedule_block_rows(scheduler *m, stmt_id loop) {
     if (!sym_is_const(m->k->syms, extent_of(m, c.loop[0]), &exact)) return false;
     int64_t rows = choose_rows(m, c.loop[0]);
     step_mark mark = steps_mark(m);
-    ask_for_columns(m, c.body, c.loop[0], c.loop[1]);
+    const bool *weights = find_weights(m, c.body, c.loop[0], c.loop[1]);
+    const mem_id args = m->k->mems;
     if (!schedule_pad(m, c.loop[0], rows) || !row_loops(m, c.body, &dots)) {
         steps_back(m, &mark);
         return false;
@@ -135,6 +122,8 @@ bool schedule_block_rows(scheduler *m, stmt_id loop) {
     }
     schedule_block_scales(m, &dots, n, tile);
     for (int i = n; i-- > 0;) step_swap(maybe(m), tile[i], dots.vector);
+    for (mem_id i = 1; i < args; i++)
+        if (weights[i]) schedule_prefetch_block(m, i, dots.trip);
     schedule_share(m, column.outer);
     return true;
 }
