@@ -153,7 +153,7 @@ static void more_rows_than_columns_share_them_in_parts(void) {
         " a0[4096*i + j] = t0[0]\n }\n }\n}\n";
     check_default(text, "split i 4 -> it mr", "split j 1 ");
     check_default(text, "split j 1024 -> nr jc", "stage a2"); /* far from each other */
-    check_default(text, "prefetch_distance a2", "stage a2");
+    check_default(text, "prefetch_trip a2 kr 512\n", "stage a2");
 }
 
 /* A long scan streams, too, but pages side by side would go out of its order: nothing of the kind

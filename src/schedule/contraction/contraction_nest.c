@@ -432,6 +432,7 @@ static bool build_few_rows(plan *p, int64_t r, int64_t each, int after) {
         if (x.tile) step_bind(m, x.copy.loop[x.copy.n - 1], LOOP_VEC);
         p->nest.jc = parts.outer;
     }
+    p->sum = some.inner.id ? some.outer : sum.outer; /* of vectors */
     step_bind(m, sum.inner, LOOP_VEC);
     step_bind(m, wide.part, LOOP_VEC);
     step_bind(m, wide.element, LOOP_UNROLL);
@@ -473,7 +474,7 @@ bool contraction_few_rows(plan *p, int after) {
     const bool memory = comes_from_memory(p);
     int64_t some = choose_few(p, r, n, &each);
     if (build_few_rows(p, some, each, after) && memory)
-        step_prefetch_distance(m, largest_of(p), m->limits->page);
+        schedule_prefetch_block(m, largest_of(p), p->sum);
     return true;
 }
 
