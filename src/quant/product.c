@@ -9,12 +9,13 @@
  *     y[m, n] = sum over groups g of  d[m, g] * s[n, g] * (sum over g of x[m, k] * q[n, k])
  *             - sum over groups g of  l[n, g] * d[m, g] * (sum over g of x[m, k])
  *
- * The inner sums are of whole numbers, cut into lanes of 4 or 8 products as they lie in words, so
- * that a dot instruction makes them (schedule/blocks/block_dots.c); they are exact, however they
- * are made. Such an instruction takes bytes without a sign on one side: q + `more`, and `more`
- * times the sum of a lane's x is what is too much. Where a byte holds parts of two words of a lane,
- * x has all first words of the lanes in front of all second ones. Numbers of a codebook are looked
- * up in a table of 16 bytes, which the emitter keeps in a register.
+ * The inner sums are of whole numbers, cut into lanes of 4 or 8 products as they lie in words, or
+ * of more words (span_of), so that a dot instruction makes them (schedule/blocks/block_dots.c);
+ * they are exact, however they are made. Such an instruction takes bytes without a sign on one
+ * side: q + `more`, and `more` times the sum of a lane's x is what is too much. Where a byte holds
+ * parts of two words of a lane, x has all first words of the lanes in front of all second ones.
+ * Numbers of a codebook are looked up in a table of 16 bytes, which the emitter keeps in a
+ * register.
  *
  * The rows' rounding is all that differs from the product in f32: half of 1/127 of a block's
  * largest number at most. A row with an infinity or NaN gives NaN, and so may one with numbers

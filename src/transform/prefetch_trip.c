@@ -11,9 +11,9 @@
  * there i is a block of the reduction, a line long.
  *
  * The elements that one iteration advances by are prefetched line by line. Loops inside that move
- * by less than that stay within them, and so do loads that are less than that apart, as the scales
- * and the weights of a block are: of a stream each line is asked for once. Loops that move by more
- * (rows of an operand) are prefetched each on its own.
+ * by less than that are taken to stay within them, and so are loads that are less than that apart,
+ * as the scales and the weights of a block are: of a stream each line is asked for once. Loops that
+ * move by more (rows of an operand) are prefetched each on its own.
  *
  * Legal where every load of the memory in the loop advances by the same positive step, and the loop
  * is no vector: a prefetch reads nothing and never faults. */
@@ -84,9 +84,12 @@ bool transform_prefetch_trip(kernel *k, mem_id mem, stmt_id loop, int64_t trips,
     uint32_t n = ir_accesses(k, loop, &t);
     for (uint32_t i = 0; i < n; i++) {
         sym rest;
+        int64_t step;
         if (!t[i].load || t[i].mem != mem) continue;
-        if (t[i].dyn || !sym_split(k->syms, t[i].index, l.l.var, &f.step, &rest) || f.step <= 0)
+        if (t[i].dyn || !sym_split(k->syms, t[i].index, l.l.var, &step, &rest) || step <= 0)
             return ir_refuse(why, "the loop does not move on in it");
+        if (f.step && step != f.step) return ir_refuse(why, "loads move on by other steps");
+        f.step = step;
         if (!add_addresses(&f, t[i].index, ir_s(k, t[i].at)->parent))
             return ir_refuse(why, "too many places, or none that is known");
     }

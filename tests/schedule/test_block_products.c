@@ -110,6 +110,7 @@ static void scales_are_made_side_by_side(void) {
               {2560, 8, 33, 0, "compute_at c o_1 u g\n", "prefetch_trip a1 o "},
               {2560, 8, 33, 0, "prefetch_trip a1 o_1 32\n", "prefetch_trip a2"},
               {64 * 53, 8, 33, 0, "split o 1 -> c o_1\n", "compute_at i"},
+              {512, 128, 513, 0, "prefetch_distance a1 4096\n", "prefetch_trip a1"},
               {320, 8, 33, 40, "compute_at i o u g\n", "accumulate t2"},
               {320, 8, 33, 40, "rfactor t2 v", "pad"},
               {320, 8, 33, 5, "fuse o c\n", "pad"},

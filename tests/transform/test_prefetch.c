@@ -142,8 +142,6 @@ static const char *const moving_loads = "kernel \"near\" {\n"
                                         "  }\n"
                                         "}\n";
 
-/* The elements one iteration advances by are prefetched line by line, each row of an operand on its
- * own. */
 /* Scales, halves of bytes, and a second stream: lines of each stream, once. */
 static const char blocks[] = "kernel \"blocks\" {\n"
                              "  dim at 0 140\n"
@@ -176,8 +174,13 @@ static void prefetch_trip_asks_for_each_line_of_a_stream_once(void) {
             "    prefetch a1[144*o + 432]\n"
             "  }\n"
             "}\n");
+    REFUSES("kernel \"two steps\" {\n  arg a0 u8[64] write\n  arg a1 u8[1024] read\n"
+            "  for o < 8 {\n    a0[o] = add(a1[128*o], a1[16*o])\n  }\n}\n",
+            "", "prefetch_trip a1 o 2", "other steps");
 }
 
+/* The elements one iteration advances by are prefetched line by line, each row of an operand on its
+ * own. */
 static void prefetch_trip_loads_lines_of_later_iterations(void) {
     BECOMES(moving_loads, "prefetch_trip t0 k 3\nprefetch_trip a0 k 8",
             "kernel \"near\" {\n"

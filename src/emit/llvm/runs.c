@@ -58,13 +58,14 @@ static int64_t gap_of(const llvm_place *p, int runs) {
         gap = sym_gcd(gap, at);
         if (at > last) last = at;
     }
-    for (int64_t at = 0; gap && at <= last; at += gap)
+    if (!gap || last / gap >= runs) return 0;
+    for (int64_t at = 0; at <= last; at += gap)
         for (int i = 0; i < runs; i++)
             if ((p->jump[i] - p->jump[0]) * p->unit == at) {
                 seen++;
                 break;
             }
-    return gap && seen == last / gap + 1 ? gap : 0;
+    return seen == last / gap + 1 ? gap : 0;
 }
 
 /* What the copies of a loop load: where the first one begins, and how many bytes before this. */

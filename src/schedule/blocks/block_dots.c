@@ -14,7 +14,7 @@
  * sizes (schedule/grouping.c): a lane each, in as many chains as divide the row. */
 #include "schedule/schedule.h"
 
-enum { PARTS = 4, MOST_WORDS = 8, CHAINS = 4 };
+enum { PARTS = 4, MOST_WORDS = 8, CHAINS = 4, BLOCK_LANES = 16 /* of many words each */ };
 
 /* An i32 made of a byte. */
 static bool is_byte(const kernel *k, expr_id factor) {
@@ -74,11 +74,12 @@ static int vectors_of(const scheduler *m, const loop_chain *c, int most) {
     return most;
 }
 
-/* Chains along the row; one where a lane adds up many words, which takes whole blocks of it. */
+/* Chains along the row: no more than a block's vectors where a lane adds up many words of it. */
 ir_grouping schedule_block_dots_grouping(scheduler *m, const loop_chain *c, bool several) {
     block_dots d;
-    several |= schedule_is_block_dots(m, c, &d) && schedule_chain_trips(m, &d.words) > 2 * PARTS;
-    return ir_grouped(1, several ? 1 : vectors_of(m, c, CHAINS), m->lanes);
+    bool many = schedule_is_block_dots(m, c, &d) && schedule_chain_trips(m, &d.words) > 2 * PARTS;
+    int most = several ? 1 : many ? BLOCK_LANES / m->lanes : CHAINS;
+    return ir_grouped(1, most > 1 ? vectors_of(m, c, most) : 1, m->lanes);
 }
 
 /* The lane's loop `l` goes through the statements of its body one by one: that of the dots, and
@@ -157,8 +158,8 @@ static int64_t bytes_of_trip(scheduler *m, stmt_id use, loop_h row) {
     return most;
 }
 
-/* Parts of a row that are no more than a page, of equal trips; the row itself where it is none, or
- * none divides it. */
+/* Parts of a row that are no more than a page, of equal trips, of one where no other number divides
+ * them; the row itself where it is no more, or a trip is. */
 static loop2 part_of_row(scheduler *m, stmt_id use, loop_h row) {
     const int64_t all = trips_of(m, row), bytes = bytes_of_trip(m, use, row);
     int64_t n = all;
@@ -299,18 +300,28 @@ void schedule_fuse_sums(scheduler *m, stmt_id body) {
     }
 }
 
-bool schedule_prefetch_block(scheduler *m, mem_id mem, loop_h row) {
-    enum { PAGES = 2 };
+/* Elements of the memory by which a trip of the row moves on; 0: unevenly, or not at all. */
+static int64_t step_of(scheduler *m, mem_id mem, loop_h row) {
     ir_access *t;
     uint32_t n = ir_accesses(m->k, stmt_of(m, row), &t);
+    int64_t step;
     for (uint32_t i = 0; i < n; i++) {
-        int64_t step;
         if (!t[i].load || t[i].mem != mem) continue;
-        if (!schedule_step(m, &t[i], var_of(m, row), &step) || step <= 0) continue;
-        const int64_t bytes = schedule_bytes(m, mem, step);
-        return step_prefetch_trip(maybe(m), mem, row, ceil_div(PAGES * m->limits->page, bytes));
+        if (!schedule_step(m, &t[i], var_of(m, row), &step) || step <= 0) return 0;
     }
-    return false;
+    for (uint32_t i = 0; i < n; i++)
+        if (t[i].load && t[i].mem == mem && schedule_step(m, &t[i], var_of(m, row), &step))
+            return step;
+    return 0;
+}
+
+void schedule_prefetch_block(scheduler *m, mem_id mem, loop_h row) {
+    enum { PAGES = 2 };
+    const int64_t step = step_of(m, mem, row), page = m->limits->page;
+    if (step && step_prefetch_trip(maybe(m), mem, row,
+                                   ceil_div(PAGES * page, schedule_bytes(m, mem, step))))
+        return;
+    step_prefetch_distance(maybe(m), mem, page); /* trips are parts of blocks */
 }
 
 /* Of arguments that the first cache does not hold. */
