@@ -138,7 +138,7 @@ static inline void npy_bytes(bytes *b) {
     for (int64_t i = 0; i < rank; i++) {
         int64_t size = below(chance(5) ? 1 << 20 : 4);
         snprintf(shape + strlen(shape), sizeof shape - strlen(shape), "%lld, ", (long long)size);
-        n *= size;
+        n = size && n > INT64_MAX / size ? INT64_MAX : n * size;
     }
     snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }", type,
              chance(40) ? "True" : "False", shape);
