@@ -304,15 +304,12 @@ void schedule_fuse_sums(scheduler *m, stmt_id body) {
 static int64_t step_of(scheduler *m, mem_id mem, loop_h row) {
     ir_access *t;
     uint32_t n = ir_accesses(m->k, stmt_of(m, row), &t);
-    int64_t step;
-    for (uint32_t i = 0; i < n; i++) {
-        if (!t[i].load || t[i].mem != mem) continue;
-        if (!schedule_step(m, &t[i], var_of(m, row), &step) || step <= 0) return 0;
-    }
+    int64_t step = 0;
     for (uint32_t i = 0; i < n; i++)
-        if (t[i].load && t[i].mem == mem && schedule_step(m, &t[i], var_of(m, row), &step))
-            return step;
-    return 0;
+        if (t[i].load && t[i].mem == mem &&
+            (!schedule_step(m, &t[i], var_of(m, row), &step) || step <= 0))
+            return 0;
+    return step;
 }
 
 void schedule_prefetch_block(scheduler *m, mem_id mem, loop_h row) {
