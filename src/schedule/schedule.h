@@ -386,12 +386,12 @@ bool schedule_block_dots(scheduler *m, loop_chain *c);
  */
 bool schedule_distribute_sums(scheduler *m, stmt_id body);
 void schedule_fuse_sums(scheduler *m, stmt_id body);
-/* Have trips of a row ask for an argument's lines, each once, two pages ahead, into the second
+/* Have trips of a row prefetch an argument's lines, each once, two pages ahead, into the second
  * cache: the first has too few buffers to wait for memory with, and the processor's own prefetcher
  * stops at pages, and is led astray by scales in clusters. Where trips are parts of blocks: by each
  * load, a page ahead. */
 void schedule_prefetch_block(scheduler *m, mem_id arg, loop_h row);
-/* The rows of dots in the body ask for what they will take of memory. */
+/* Have the rows of dots in the body prefetch what they will take of memory. */
 void schedule_prefetch_blocks(scheduler *m, stmt_id body);
 /* Trips of all loops of the chain, whose extents are constant. */
 int64_t schedule_chain_trips(const scheduler *m, const loop_chain *c);

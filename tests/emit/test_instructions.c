@@ -1,8 +1,7 @@
 /* test_instructions.c - which instructions kernels given as text become, as far as LLVM's text
  * shows them, and tables that are looked up in registers; values against the interpreter, as in
  * test_emit.c. */
-#include "emit/llvm/llvm.h"
-#include "emit_harness.h"
+#include "emit_text.h"
 #include "math/math.h"
 
 static harness h;
@@ -10,26 +9,6 @@ static bool is_cc; /* this compiler is slower: fewer of the same */
 
 static void run(harness_case c) {
     harness_run(&h, &c);
-}
-
-/* The kernel as LLVM's text, to be freed. */
-static str text_in_ir(kernel *k) {
-    str ir;
-    str_open(&ir, &h.qn->heap);
-    emit_unit *u = emit_llvm_begin(((cpu *)h.cpu)->llvm);
-    emit_llvm_add(u, k);
-    emit_llvm_text(u, &ir);
-    emit_llvm_drop(u);
-    return ir;
-}
-
-/* How often the kernel's IR holds the text. */
-static int count_in_ir(kernel *k, const char *text) {
-    int n = 0;
-    str ir = text_in_ir(k);
-    for (const char *c = ir.s; (c = strstr(c, text)); c++) n++;
-    str_free(&ir);
-    return n;
 }
 
 /* Two looks at the same places, the one in a loop found first, the other made before the loop. */
@@ -71,7 +50,8 @@ static void powers_of_two_scale_at_once(void) {
         if (!k) continue;
         math_expand(k);
         harness_run_kernel(&h, k, &(harness_case){.text = text, .seed = (uint64_t)i});
-        if (h.compiler[0] == 'l' && ((cpu *)h.cpu)->isa.avx512) CHECK(count_in_ir(k, "scalef") > 0);
+        if (h.compiler[0] == 'l' && ((cpu *)h.cpu)->isa.avx512)
+            CHECK(count_in_ir(&h, k, "scalef") > 0);
         ir_close(k);
     }
 }
@@ -142,10 +122,11 @@ static void functions_by_pieces_look_up_in_registers(void) {
         CHECK_INT(k->tables, i < 2 ? 7 : 0);
         harness_run_kernel(&h, k, &(harness_case){.text = text});
         if (h.compiler[0] == 'l' && i < 2 && ((cpu *)h.cpu)->isa.avx2) {
-            CHECK(count_in_ir(k, ((cpu *)h.cpu)->isa.avx512 ? "@llvm.x86.avx512.permvar"
-                                                            : "@llvm.x86.avx2.perm") >= 7);
-            CHECK_INT(count_in_ir(k, "masked.gather"), 0);
-            CHECK_INT(count_in_ir(k, "fdiv"), 0);
+            CHECK(count_in_ir(&h, k,
+                              ((cpu *)h.cpu)->isa.avx512 ? "@llvm.x86.avx512.permvar"
+                                                         : "@llvm.x86.avx2.perm") >= 7);
+            CHECK_INT(count_in_ir(&h, k, "masked.gather"), 0);
+            CHECK_INT(count_in_ir(&h, k, "fdiv"), 0);
         }
         ir_close(k);
     }
@@ -175,8 +156,8 @@ static void dots_are_instructions_or_made_of_halves(void) {
             run((harness_case){.text = text, .seed = seed});
         if (owner && isa->avx2 && (lanes < 16 || isa->avx512)) {
             kernel *k = ir_parse(h.qn, text);
-            CHECK_INT(count_in_ir(k, "mul <") + count_in_ir(k, "mul nsw <"), 0);
-            CHECK(count_in_ir(k, isa->vnni && !none ? "call <" : ".pmadd") > 0);
+            CHECK_INT(count_in_ir(&h, k, "mul <") + count_in_ir(&h, k, "mul nsw <"), 0);
+            CHECK(count_in_ir(&h, k, isa->vnni && !none ? "call <" : ".pmadd") > 0);
             ir_close(k);
         }
         if (owner) owner->isa.vnni = isa->vnni;
@@ -204,8 +185,8 @@ static void tables_of_bytes_are_looked_up_in_words(void) {
             run((harness_case){.text = text, .seed = seed});
         if (h.compiler[0] != 'l' || !isa->avx2 || (lanes == 16 && !isa->avx512)) continue;
         kernel *k = ir_parse(h.qn, text);
-        CHECK_INT(count_in_ir(k, "pshuf.b") > 0, entries == 16);
-        CHECK_INT(count_in_ir(k, "uadd.sat") > 0, entries == 16 && i / 3 % 3 < 2);
+        CHECK_INT(count_in_ir(&h, k, "pshuf.b") > 0, entries == 16);
+        CHECK_INT(count_in_ir(&h, k, "uadd.sat") > 0, entries == 16 && i / 3 % 3 < 2);
         ir_close(k);
     }
 }
@@ -234,8 +215,8 @@ static void and_in_vectors_of_bytes(void) {
             run((harness_case){.text = text, .seed = seed});
         if (h.compiler[0] != 'l' || !((cpu *)h.cpu)->isa.avx2) continue;
         kernel *k = ir_parse(h.qn, text);
-        CHECK_INT(count_in_ir(k, "pshuf.b") > 0, entries == 16);
-        CHECK_INT(count_in_ir(k, "uadd.sat") > 0, entries == 16 && i / 4 % 2 == 0);
+        CHECK_INT(count_in_ir(&h, k, "pshuf.b") > 0, entries == 16);
+        CHECK_INT(count_in_ir(&h, k, "uadd.sat") > 0, entries == 16 && i / 4 % 2 == 0);
         ir_close(k);
     }
 }
@@ -259,8 +240,9 @@ static void bytes_put_together_are_one_load(void) {
             run((harness_case){.text = text});
             if (h.compiler[0] != 'l') continue;
             kernel *k = ir_parse(h.qn, text);
-            CHECK_INT(count_in_ir(k, "load i16") + count_in_ir(k, " x i16>, ptr") > 0, of[i].one);
-            CHECK_INT(count_in_ir(k, "masked.gather"), 0);
+            CHECK_INT(count_in_ir(&h, k, "load i16") + count_in_ir(&h, k, " x i16>, ptr") > 0,
+                      of[i].one);
+            CHECK_INT(count_in_ir(&h, k, "masked.gather"), 0);
             ir_close(k);
         }
 }
@@ -283,8 +265,9 @@ static void tiles_are_kept_in_registers(void) {
             run((harness_case){.text = text, .seed = seed});
         if (h.compiler[0] != 'l' || !((cpu *)h.cpu)->isa.avx512) continue;
         kernel *k = ir_parse(h.qn, text);
-        const int loads = count_in_ir(k, "load <8 x float>") + count_in_ir(k, "load <16 x float>") +
-                          count_in_ir(k, "load <2 x float>") + count_in_ir(k, "load <4 x float>");
+        const int loads =
+            count_in_ir(&h, k, "load <8 x float>") + count_in_ir(&h, k, "load <16 x float>") +
+            count_in_ir(&h, k, "load <2 x float>") + count_in_ir(&h, k, "load <4 x float>");
         CHECK_INT(loads == 1, kept[i / 4]);
         ir_close(k);
     }
@@ -307,7 +290,7 @@ static void what_is_stored_is_computed_first(void) {
         run((harness_case){.text = body[i]});
         if (h.compiler[0] != 'l') continue;
         kernel *k = ir_parse(h.qn, body[i]);
-        str ir = text_in_ir(k);
+        str ir = text_in_ir(&h, k);
         const char *store = strstr(ir.s, "store <"), *load = strstr(ir.s, "load <");
         while (load && strstr(load + 1, "load <")) load = strstr(load + 1, "load <");
         CHECK(store && load && (load < store) == (i == 0));
@@ -327,8 +310,8 @@ static void fetches_are_written_and_change_nothing(void) {
     run((harness_case){.text = body});
     if (h.compiler[0] != 'l') return;
     kernel *k = ir_parse(h.qn, body);
-    CHECK_INT(count_in_ir(k, "call void @llvm.prefetch"), 7);
-    CHECK(count_in_ir(k, "i32 0, i32 3, i32 1)") > 0); /* a tile comes to the first cache */
+    CHECK_INT(count_in_ir(&h, k, "call void @llvm.prefetch"), 7);
+    CHECK(count_in_ir(&h, k, "i32 0, i32 3, i32 1)") > 0); /* a tile comes to the first cache */
     ir_close(k);
 }
 
@@ -354,8 +337,9 @@ static void conditions_that_lanes_share_are_branches(void) {
             CHECK(!owner || k);
             if (owner && !owner->isa.avx512) {
                 if (lanes == 16)
-                    CHECK_INT(count_in_ir(k, "maskstore") + count_in_ir(k, "masked.store"), 0);
-                CHECK(count_in_ir(k, "br i1") >= 2); /* a row's, and the loop's */
+                    CHECK_INT(count_in_ir(&h, k, "maskstore") + count_in_ir(&h, k, "masked.store"),
+                              0);
+                CHECK(count_in_ir(&h, k, "br i1") >= 2); /* a row's, and the loop's */
             }
             ir_close(k);
         }
@@ -386,7 +370,7 @@ static void odd_widths_are_stored_by_whole_parts(void) {
             kernel *k = ir_parse(h.qn, text);
             if (!k) FAIL("%s", qn_error(h.qn));
             if (!is_cc && how == 0 && __builtin_popcount((unsigned)width) <= 3)
-                CHECK_INT(count_in_ir(k, "masked.store") + count_in_ir(k, "maskstore"), 0);
+                CHECK_INT(count_in_ir(&h, k, "masked.store") + count_in_ir(&h, k, "maskstore"), 0);
             ir_close(k);
             run((harness_case){.text = text});
         }
@@ -411,7 +395,7 @@ static void elements_apart_are_loaded_by_vectors_under_a_mask_too(void) {
             kernel *k = ir_parse(h.qn, text);
             if (!k) FAIL("%s", qn_error(h.qn));
             if (k && h.compiler[0] == 'l' && ((cpu *)h.cpu)->isa.avx2 && d < 3)
-                CHECK_INT(count_in_ir(k, "masked.gather"), 0);
+                CHECK_INT(count_in_ir(&h, k, "masked.gather"), 0);
             if (k) ir_close(k);
         }
 }

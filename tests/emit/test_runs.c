@@ -2,25 +2,16 @@
  * vectors (emit/llvm/runs.c): kernels by chance, whose runs are of any length and distance, wanted
  * by one or several copies, against the interpreter; words of bytes, too; and that whole vectors
  * are loaded where all of them is in the memory, and only there. */
-#include "emit/llvm/llvm.h"
-#include "emit_harness.h"
+#include "emit_text.h"
 
 static harness h;
 
-/* How often the kernel's IR holds the text. */
-static int count_in_ir(const char *kernel_text, const char *text) {
-    int n = 0;
+/* How often the IR of the kernel with that text holds the other. */
+static int count_in(const char *kernel_text, const char *text) {
     kernel *k = ir_parse(h.qn, kernel_text);
-    str ir;
     if (!k) FAIL("%s", qn_error(h.qn));
     if (!k) return -1;
-    str_open(&ir, &h.qn->heap);
-    emit_unit *u = emit_llvm_begin(((cpu *)h.cpu)->llvm);
-    emit_llvm_add(u, k);
-    emit_llvm_text(u, &ir);
-    emit_llvm_drop(u);
-    for (const char *c = ir.s; (c = strstr(c, text)); c++) n++;
-    str_free(&ir);
+    int n = count_in_ir(&h, k, text);
     ir_close(k);
     return n;
 }
@@ -113,7 +104,7 @@ static void words_are_what_they_are_of(void) {
             4 * block, 64 * copies, copies, block, span, 2 * same);
         harness_run(&h, &(harness_case){.text = text});
         if (((cpu *)h.cpu)->isa.avx512)
-            CHECK_INT(count_in_ir(text, "load <2 x i32>"), span * rows <= 128 ? 0 : 32);
+            CHECK_INT(count_in(text, "load <2 x i32>"), span * rows <= 128 ? 0 : 32);
     }
 }
 
@@ -128,8 +119,8 @@ static void words_of_blocks(void) {
 static void check_whole(const runs *r, int whole, int parts) {
     char text[600];
     write_runs(r, "f32", text, sizeof text);
-    CHECK_INT(count_in_ir(text, "load <16 x float>"), whole);
-    CHECK_INT(count_in_ir(text, "load <2 x float>"), parts);
+    CHECK_INT(count_in(text, "load <16 x float>"), whole);
+    CHECK_INT(count_in(text, "load <2 x float>"), parts);
     if (!test_state.bad) return;
     printf("%s", text);
 }
@@ -149,7 +140,7 @@ static void copies_load_whole_vectors(void) {
             "    unroll w < 4 {\n      vec v < 16 {\n        a0[64*i + 16*w + v; valid=(w - 1 >= "
             "0)] = "
             "a1[64*i + 8*(v/4) + v - 2*(v/2) + 2*w - 2]\n      }\n    }\n  }\n}\n";
-        CHECK_INT(count_in_ir(before, "load <16 x float>"), 0);
+        CHECK_INT(count_in(before, "load <16 x float>"), 0);
     } else {
         test_state.skip = true;
     }

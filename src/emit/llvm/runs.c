@@ -5,7 +5,7 @@
  * Runs that lie apart, where the copies of an unrolled loop load what is between them, as the words
  * of a group of weights are added up one after the other:
  *
- *   unroll w < 4 { vec v < 16 { .. x[8*v/2 + v%2 + 2*w] .. } }
+ *   unroll w < 4 { vec v < 16 { .. x[8*(v/4) + v%2 + 2*w] .. } }
  *
  * All copies together load whole vectors, and each permutes its own elements out of them. */
 #include "emit/llvm/llvm.h"
@@ -49,23 +49,32 @@ static val load_each_run(llvm *s, const llvm_place *p, ll_type element, int leve
 
 /* ---- whole vectors for all copies ------------------------------------------------------------ */
 
-/* Bytes from the first run to the first of the next, where others lie evenly; 0: they do not. */
-static int64_t gap_of(const llvm_place *p, int runs) {
-    int64_t gap = 0, last = 0, seen = 0;
+/* Bytes from lane 0 to where run i begins. */
+static int64_t begin_of(const llvm_place *p, int i) {
+    return (p->jump[i] - p->jump[0]) * p->unit;
+}
+
+static bool begins_at(const llvm_place *p, int runs, int64_t at) {
+    for (int i = 0; i < runs; i++)
+        if (begin_of(p, i) == at) return true;
+    return false;
+}
+
+/* Bytes from a run to the next that is not the same, where they lie evenly from the first to the
+ * `last`; 0: they do not. */
+static int64_t gap_of(const llvm_place *p, int runs, int64_t *last) {
+    int64_t gap = 0;
+    *last = 0;
     for (int i = 0; i < runs; i++) {
-        int64_t at = (p->jump[i] - p->jump[0]) * p->unit;
+        const int64_t at = begin_of(p, i);
         if (at < 0) return 0;
         gap = sym_gcd(gap, at);
-        if (at > last) last = at;
+        if (at > *last) *last = at;
     }
-    if (!gap || last / gap >= runs) return 0;
-    for (int64_t at = 0; at <= last; at += gap)
-        for (int i = 0; i < runs; i++)
-            if ((p->jump[i] - p->jump[0]) * p->unit == at) {
-                seen++;
-                break;
-            }
-    return seen == last / gap + 1 ? gap : 0;
+    if (!gap || *last / gap >= runs) return 0;
+    for (int64_t at = 0; at <= *last; at += gap)
+        if (!begins_at(p, runs, at)) return 0;
+    return gap;
 }
 
 /* What the copies of a loop load: where the first one begins, and how many bytes before this. */
@@ -77,10 +86,7 @@ typedef struct window {
 /* The loop whose copies fill the gaps: run behind run, as many as there is room for. */
 static bool find_window(llvm *s, sym index, const llvm_place *p, window *w) {
     sym_linear t = sym_terms(s->syms, index);
-    int runs = s->lanes / p->run;
-    int64_t run = p->run * p->bytes, gap = gap_of(p, runs), copies, copy, last = 0;
-    for (int i = 0; i < runs; i++)
-        if ((p->jump[i] - p->jump[0]) * p->unit > last) last = (p->jump[i] - p->jump[0]) * p->unit;
+    int64_t last, run = p->run * p->bytes, gap = gap_of(p, s->lanes / p->run, &last), copies, copy;
     for (int i = 0; gap && i < t.n; i++) {
         int64_t step;
         if (t.coef[i] * p->unit != run || !sym_is_var(s->syms, t.term[i])) continue;
@@ -128,7 +134,7 @@ static val load_window(llvm *s, const llvm_place *p, const window *w, ll_type el
     val x = load_whole(s, whole, from, t, level), y = x;
     if (n < all) y = load_whole(s, whole, from + n * p->bytes, t, level);
     for (int i = 0; i < s->lanes; i++) {
-        int64_t at = (p->jump[i / p->run] - p->jump[0]) * p->unit + w->before;
+        const int64_t at = begin_of(p, i / p->run) + w->before;
         lane[i] = (int)(at / p->bytes) + i % p->run;
     }
     return llvm_lanes_of_two(s, x, y, s->lanes, lane);
