@@ -151,6 +151,12 @@ void schedule_prefetch_streams(scheduler *m) {
             step_prefetch_distance(maybe(m), i, m->limits->page);
 }
 
+void schedule_prefetch_row(scheduler *m, loop_h trips) {
+    if (!machine_rows_beside(m->limits)) return;
+    for (mem_id i = 1; i < m->k->mems; i++)
+        if (reads_more(m, i, machine_l2(m->limits))) schedule_prefetch_lines(m, i, trips);
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 void schedule_finish(scheduler *m) {

@@ -423,6 +423,16 @@ static void factor_parts(scheduler *m, mem_id tile) {
               WANT_UNROLL); /* or the parts' accumulators would have to be in memory */
 }
 
+/* The outermost loop of the only nest of a body that then stores its tiles; 0: there is none. */
+static stmt_id only_nest(const scheduler *m, stmt_id loop) {
+    stmt_id def = schedule_at(m, loop)->first, red = def;
+    while (red && schedule_at(m, red)->kind == STMT_DEF) red = schedule_at(m, red)->next;
+    if (red == def || !red || schedule_at(m, red)->kind != STMT_LOOP) return 0;
+    for (stmt_id s = schedule_at(m, red)->next; s; s = schedule_at(m, s)->next)
+        if (schedule_at(m, s)->kind != STMT_STORE) return 0;
+    return red;
+}
+
 /* Give each tile that the loop reduces into, in each of `rows` rows, the accumulators that its
  * grouping says: one a lane, several chains, and parts. Those of several rows come later:
  * m->parts. */
@@ -430,6 +440,7 @@ static void reduction_loop(scheduler *m, loop_h l, int rows, int tiles, const me
     stmt_id loop = stmt_of(m, l);
     const ir_grouping g = ir_m(m->k, tile[0])->sum;
     int streams = schedule_contiguous(m, loop, schedule_at(m, loop)->l.var);
+    const bool alone = rows == 1 && only_nest(m, schedule_at(m, loop)->parent) == loop;
     if (g.lanes < 2) return;
     int chains = g.chains, parts = g.parts, step = chains * g.lanes;
     int64_t exact;
@@ -447,6 +458,7 @@ static void reduction_loop(scheduler *m, loop_h l, int rows, int tiles, const me
         step_swap(m, page.outer, t.outer);
     loop2 vector = split_lanes(m, t.inner, g.lanes, chains);
     m->parts = page.outer;
+    if (alone && !page.outer.id) schedule_prefetch_row(m, t.outer);
     for (int i = 0; i < tiles; i++) {
         mem_id wide = step_rfactor(maybe(m), tile[i], vector.inner).tile;
         if (!wide) return;
@@ -468,16 +480,6 @@ int schedule_contiguous_inside(scheduler *m, stmt_id body, sym own) {
         if (schedule_at(m, s)->kind == STMT_LOOP)
             n += contiguous(m, s, schedule_at(m, s)->l.var, own);
     return n;
-}
-
-/* The outermost loop of the only nest of a body that then stores its tiles; 0: there is none. */
-static stmt_id only_nest(const scheduler *m, stmt_id loop) {
-    stmt_id def = schedule_at(m, loop)->first, red = def;
-    while (red && schedule_at(m, red)->kind == STMT_DEF) red = schedule_at(m, red)->next;
-    if (red == def || !red || schedule_at(m, red)->kind != STMT_LOOP) return 0;
-    for (stmt_id s = schedule_at(m, red)->next; s; s = schedule_at(m, s)->next)
-        if (schedule_at(m, s)->kind != STMT_STORE) return 0;
-    return red;
 }
 
 /* The same of one loop: a reduction, or a scan. */

@@ -313,6 +313,9 @@ bool schedule_is_new(const scheduler *m, mem_id i);
 bool schedule_from_memory(const scheduler *m, mem_id i);
 /* Prefetch, a page ahead, arguments too large for the second cache. */
 void schedule_prefetch_streams(scheduler *m);
+/* Have the trips of a row that is summed alone prefetch the lines of arguments that the second
+ * cache does not hold, where the processor's own prefetcher stops at each page. */
+void schedule_prefetch_row(scheduler *m, loop_h trips);
 /* The argument of which the sum reads, in each trip of the loop, a row that lies a page or more
  * behind the last one; 0: none. */
 mem_id schedule_paged_rows(scheduler *m, stmt_id loop, stmt_id sum);
@@ -388,8 +391,9 @@ bool schedule_distribute_sums(scheduler *m, stmt_id body);
 void schedule_fuse_sums(scheduler *m, stmt_id body);
 /* Have trips of a row prefetch an argument's lines, each once, two pages ahead, into the second
  * cache: the first has too few buffers to wait for memory with, and the processor's own prefetcher
- * stops at pages, and is led astray by scales in clusters. Where trips are parts of blocks: by each
- * load, a page ahead. */
+ * stops at pages, and is led astray by scales in clusters. False where trips are uneven. */
+bool schedule_prefetch_lines(scheduler *m, mem_id arg, loop_h row);
+/* So, or, where trips are parts of blocks, by each load, a page ahead. */
 void schedule_prefetch_block(scheduler *m, mem_id arg, loop_h row);
 /* Have the rows of dots in the body prefetch what they will take of memory. */
 void schedule_prefetch_blocks(scheduler *m, stmt_id body);

@@ -25,38 +25,52 @@ enum {
     PANELS
 }; /* layout of columns: contiguous, along the sum, packed beforehand */
 
-/* A matrix of rows of two pages times a vector. */
-static void matrix_times_vector(char text[600], int rows) {
+static void matrix_times_vector(char text[600], int rows, int columns) {
     snprintf(text, 600,
              "kernel \"rows\" {\n"
              "  arg a0 f32[%d] write\n"
              "  arg a1 f32[%d] read\n"
-             "  arg a2 f32[2048] read\n"
+             "  arg a2 f32[%d] read\n"
              "  reg t0 f32[1]\n"
              "  for i < %d {\n"
              "    def t0 = f32(0)\n"
-             "    for k < 2048 {\n"
-             "      t0[0] += mul(a1[2048*i + k], a2[k])\n"
+             "    for k < %d {\n"
+             "      t0[0] += mul(a1[%d*i + k], a2[k])\n"
              "    }\n"
              "    a0[i] = t0[0]\n"
              "  }\n"
              "}\n",
-             rows, rows * 2048, rows);
+             rows, rows * columns, columns, rows, columns, columns);
 }
 
 /* Where not, rows are a quarter of the matrix apart, unless half of the last cache holds it. */
 static void rows_go_beside_each_other_where_that_gains(void) {
     char text[600];
     machine limits = one_of(150);
-    matrix_times_vector(text, 512);
+    matrix_times_vector(text, 512, 2048);
     limits.row_parallel_gain = 150;
     check_default_of(&limits, text, "split i 4", "scatter");
     limits.row_parallel_gain = 70;
     check_default_of(&limits, text, "rfactor", "-> u g");
-    matrix_times_vector(text, 1024);
+    matrix_times_vector(text, 1024, 2048);
     check_default_of(&limits, text, "split i 256 -> u g", "prefetch");
     limits.row_parallel_gain = 150;
     check_default_of(&limits, text, "prefetch_distance a1", "split i 256");
+}
+
+/* Rows that are shorter than a page go one after the other. What the second cache holds, and what
+ * all rows share, is not prefetched. */
+static void lines_of_short_rows_are_prefetched(void) {
+    char text[600];
+    machine limits = one_of(150);
+    limits.row_parallel_gain = 150;
+    matrix_times_vector(text, 2048, 512);
+    check_default_of(&limits, text, "prefetch_trip a1 o", "prefetch_trip a2");
+    matrix_times_vector(text, 128, 512);
+    check_default_of(&limits, text, "rfactor", "prefetch");
+    matrix_times_vector(text, 2048, 512);
+    limits.row_parallel_gain = 70;
+    check_default_of(&limits, text, "rfactor", "prefetch");
 }
 
 static void product_of(char text[800], long long m, long long n, long long k, int columns) {
@@ -775,6 +789,7 @@ static void all(void) {
     RUN(lines_of_the_next_panel_are_prefetched);
     RUN(rows_of_a_loop_are_prefetched);
     RUN(rows_go_beside_each_other_where_that_gains);
+    RUN(lines_of_short_rows_are_prefetched);
 }
 
 int main(int argc, char **argv) {

@@ -312,13 +312,17 @@ static int64_t step_of(scheduler *m, mem_id mem, loop_h row) {
     return step;
 }
 
-void schedule_prefetch_block(scheduler *m, mem_id mem, loop_h row) {
+bool schedule_prefetch_lines(scheduler *m, mem_id mem, loop_h row) {
     enum { PAGES = 2 };
-    const int64_t step = step_of(m, mem, row), page = m->limits->page;
-    if (step && step_prefetch_trip(maybe(m), mem, row,
-                                   ceil_div(PAGES * page, schedule_bytes(m, mem, step))))
-        return;
-    step_prefetch_distance(maybe(m), mem, page); /* trips are parts of blocks */
+    const int64_t step = step_of(m, mem, row);
+    return step &&
+           step_prefetch_trip(maybe(m), mem, row,
+                              ceil_div(PAGES * m->limits->page, schedule_bytes(m, mem, step)));
+}
+
+void schedule_prefetch_block(scheduler *m, mem_id mem, loop_h row) {
+    if (!schedule_prefetch_lines(m, mem, row))
+        step_prefetch_distance(maybe(m), mem, m->limits->page); /* trips are parts of blocks */
 }
 
 /* Of arguments that the first cache does not hold. */
