@@ -8,10 +8,11 @@
  *
  * since whole numbers add up to the same in any order. A dot instruction takes the sum so far, so
  * that what is added costs nothing (schedule/blocks/block_dots.c). Only sums within sums: beside
- * a long one an addition is nothing, and schedules that split it begin its parts with 0. */
+ * a long one an addition is nothing, and schedules that split it begin its parts with 0. And only
+ * of few rows: a product of more has tiles of sums, which begin with one number. */
 #include "lower/lower.h"
 
-enum { SHORT = 32 }; /* terms: words of a lane */
+enum { SHORT = 32 /* terms: words of a lane */, FEW = 32 /* rows */ };
 
 typedef struct seeding {
     stmt_id def, use; /* of the tile; the statement behind the sum that takes it */
@@ -60,6 +61,17 @@ static bool find_add(kernel *k, expr_id e, seeding *p) {
     return reads == 1 && find_add(k, x.arg[which], p);
 }
 
+/* It is the same in all trips of the loops around the outer sum, or these are few. */
+static bool is_of_few_rows(const kernel *k, const seeding *p) {
+    const stmt_id sum = ir_s(k, p->def)->parent;
+    int64_t n;
+    for (stmt_id l = ir_s(k, sum)->parent; l && l != k->root; l = ir_s(k, l)->parent)
+        if (ir_expr_uses(k, p->seed, ir_s(k, l)->l.var) &&
+            (!sym_is_const(k->syms, ir_s(k, l)->l.extent, &n) || n > FEW))
+            return false;
+    return true;
+}
+
 /* It is of numbers and of arguments that the kernel only reads, at places that are known. */
 static bool is_early(kernel *k, const seeding *p) {
     ir_access *t;
@@ -76,7 +88,8 @@ void seed_sums(kernel *k) {
     for (stmt_id s = k->root; (s = ir_next(k, s, k->root));) {
         seeding p;
         if (ir_s(k, s)->kind != STMT_LOOP || !read_sum(k, s, &p)) continue;
-        if (!find_add(k, ir_s(k, p.use)->store.value[0], &p) || !is_early(k, &p)) continue;
+        if (!find_add(k, ir_s(k, p.use)->store.value[0], &p)) continue;
+        if (!is_early(k, &p) || !is_of_few_rows(k, &p)) continue;
         ir_s(k, p.def)->def.value = p.seed;
         ir_replace(k, p.use, p.add, p.load);
     }

@@ -3,19 +3,21 @@
 #include "ir_cases.h"
 #include "lower/lower.h"
 
+static int rows = 3;
+
 /* Dots of `terms` parts, and what is made of them; `dtype` is that of the products. */
 static kernel *dots(int terms, const char *dtype, const char *use) {
     char text[1000];
     snprintf(text, sizeof text,
              "kernel \"dots\" {\n"
-             "  arg a0 f32[3] write\n"
-             "  arg a1 i8[1920] read\n"
+             "  arg a0 f32[%d] write\n"
+             "  arg a1 i8[25600] read\n"
              "  arg a2 i8[1920] read\n"
              "  arg a3 %s[30] read\n"
              "  arg a4 %s[30] read write\n"
              "  reg t0 f32[1]\n"
              "  reg t1 %s[1]\n"
-             "  for i < 3 {\n"
+             "  for i < %d {\n"
              "    def t0 = f32(0)\n"
              "    for b < 10 {\n"
              "      def t1 = %s(0)\n"
@@ -27,7 +29,7 @@ static kernel *dots(int terms, const char *dtype, const char *use) {
              "    a0[i] = t0[0]\n"
              "  }\n"
              "}\n",
-             dtype, dtype, dtype, dtype, terms, dtype, dtype, use);
+             rows, dtype, dtype, dtype, rows, dtype, terms, dtype, dtype, use);
     return parse(text);
 }
 
@@ -58,6 +60,14 @@ static void a_sum_begins_with_what_is_added(void) {
            "neg(a3[b])");
 }
 
+/* A seed of its own for each row: a tile of sums begins with one number. */
+static void those_of_many_rows_begin_with_0(void) {
+    rows = 40;
+    seeded(__LINE__, 4, "i32", "t0[0] += cast:f32(add(t1[0], a3[b]))", "a3[b]");
+    seeded(__LINE__, 4, "i32", "t0[0] += cast:f32(add(t1[0], a3[b + i/4]))", NULL);
+    rows = 3;
+}
+
 static void others_begin_with_0(void) {
     seeded(__LINE__, 33, "i32", "t0[0] += cast:f32(add(t1[0], a3[b]))", NULL);
     seeded(__LINE__, 4, "f32", "t0[0] += cast:f32(add(t1[0], a3[b]))", NULL);
@@ -70,6 +80,7 @@ static void others_begin_with_0(void) {
 
 static void all(void) {
     RUN(a_sum_begins_with_what_is_added);
+    RUN(those_of_many_rows_begin_with_0);
     RUN(others_begin_with_0);
 }
 

@@ -152,6 +152,32 @@ static void only_whole_panels_and_blocks_have_such_a_product(void) {
     CHECK(!quant_has_panels(0, 32, 64));
 }
 
+/* What a schedule of sums by tiles may not do to a kernel, it does not begin. */
+static int left;
+static void see_left(void *user, const char *line) {
+    (void)user;
+    left += strstr(line, "no proposal is left") != NULL;
+}
+static void schedules_of_many_rows_are_not_refused(void) {
+    enum { M = 64, N = 96, K = 256 };
+    static float x[M * K];
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null", .threads = 1, .log = see_left));
+    qn_set(qn, "debug", "s");
+    for (int t = 0; t < (int)COUNT_OF(types); t++) {
+        qn_scope scope = qn_scope_begin(qn);
+        const int64_t row = K / types[t].elements * types[t].bytes;
+        qn_tensor *w = qn_from(qn, QN_U8, 2, (int64_t[]){N, row}, bytes_of);
+        quant_panels panels = quant_panels_of(w, types[t].type, K);
+        left = 0;
+        qn_tensor *y = quant_panel_product(qn_from(qn, QN_F32, 2, (int64_t[]){M, K}, x), &panels);
+        CHECK_INT(qn_realize(1, &y), QN_OK);
+        if (left) FAIL("type %d: %d", types[t].type, left);
+        qn_scope_end(qn, scope);
+    }
+    CHECK_STR(qn_error(qn), "");
+    qn_close(qn);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(rows_times_panels_are_what_blocks_stand_for);
@@ -159,5 +185,6 @@ int main(int argc, char **argv) {
     RUN(and_without_dot_instructions);
     RUN(what_is_whole_is_exact);
     RUN(only_whole_panels_and_blocks_have_such_a_product);
+    RUN(schedules_of_many_rows_are_not_refused);
     return test_end();
 }
