@@ -180,7 +180,8 @@ QN_API qn_tensor *qn_rms_norm(qn_tensor *x, qn_tensor *gamma, double eps);
 QN_API qn_tensor *qn_group_norm(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, int64_t groups,
                                 double eps);
 /* softmax(q @ transpose(k) / sqrt(D)) @ v over q [.., Tq, D], k [.., Tk, D], v [.., Tk, E], floats:
- * [.., Tq, E]; options may be NULL; causal: query i sees keys up to i + Tk - Tq */
+ * [.., Tq, E]; options may be NULL; causal: query i sees keys up to i + Tk - Tq. Weights below
+ * 2^-120 of a query's largest (f64: 2^-1016) may count as 0 */
 QN_API qn_tensor *qn_attention(qn_tensor *q, qn_tensor *k, qn_tensor *v,
                                const qn_attention_options *options);
 /* zeros with probability p, the rest times 1 / (1-p); key: as of qn_key */

@@ -552,7 +552,8 @@ X(group_norm, "(x, gamma=None, beta=None, *, groups, eps=1e-05)",
   "or None")
 X(attention, "(q, k, v, *, causal=False, scale=0, cap=0, window=0, mask=None, grouped=False)",
   "softmax(q @ transpose(k) / sqrt(D)) @ v over q [.., Tq, D], k [.., Tk, D], v [.., Tk, E], "
-  "floats: [.., Tq, E]; options may be None; causal: query i sees keys up to i + Tk - Tq")
+  "floats: [.., Tq, E]; options may be None; causal: query i sees keys up to i + Tk - Tq. Weights "
+  "below 2^-120 of a query's largest (f64: 2^-1016) may count as 0")
 X(dropout, "(x, key, p=0.5)", "zeros with probability p, the rest times 1 / (1-p); key: as of key")
 X(mse_loss, "(x, y)", "mean of (x - y)^2: a scalar")
 X(l1_loss, "(x, y)", "mean of |x - y|: a scalar")

@@ -611,7 +611,8 @@ X(TENSOR, group_norm, (qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, int64_t 
   "[C] or NULL")
 X(TENSOR, attention, (qn_tensor *q, qn_tensor *k, qn_tensor *v, const qn_attention_options *options), -, 0, 0,
   "softmax(q @ transpose(k) / sqrt(D)) @ v over q [.., Tq, D], k [.., Tk, D], v [.., Tk, E], "
-  "floats: [.., Tq, E]; options may be NULL; causal: query i sees keys up to i + Tk - Tq")
+  "floats: [.., Tq, E]; options may be NULL; causal: query i sees keys up to i + Tk - Tq. Weights "
+  "below 2^-120 of a query's largest (f64: 2^-1016) may count as 0")
 X(TENSOR, dropout, (qn_tensor *x, qn_tensor *key, double p), -, 0, 0,
   "zeros with probability p, the rest times 1 / (1-p); key: as of qn_key")
 X(TENSOR, cross_entropy, (qn_tensor *logits, qn_tensor *labels), -, 0, 0,

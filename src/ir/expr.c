@@ -5,6 +5,8 @@
 #include "ir/functions.h"
 #include "ir/ir.h"
 
+#include <math.h>
+
 /* ---- rows ----------------------------------------------------------------------------------- */
 
 uint64_t ir_expr_hash(const ir_expr *e) {
@@ -238,6 +240,27 @@ static bool formula_is_float(void *user, monoid_term x) {
 
 static monoid_formula formula_of(kernel *k) {
     return (monoid_formula){k, formula_op, formula_number, formula_is_float};
+}
+
+expr_id ir_cut_below(kernel *k, expr_id x, double least) {
+    qn_dtype dtype = (qn_dtype)ir_e(k, x)->dtype;
+    expr_id less = ir_op2(k, OP_LT, x, ir_const_f(k, dtype, least));
+    return ir_op3(k, OP_WHERE, less, ir_const_f(k, dtype, -INFINITY), x);
+}
+
+static double number_of(const ir_expr *x) {
+    bool is_float = x->kind == EXPR_CONST && dtype_is_float(x->dtype);
+    return is_float ? scalar_from_bits((qn_dtype)x->dtype, x->bits).f : NAN;
+}
+
+expr_id ir_is_cut_below(const kernel *k, expr_id e, double *least) {
+    const ir_expr *x = ir_e(k, e);
+    if (x->kind != EXPR_OP || x->op != OP_WHERE || number_of(ir_e(k, x->arg[1])) != -INFINITY)
+        return 0;
+    const ir_expr *less = ir_e(k, x->arg[0]);
+    if (less->kind != EXPR_OP || less->op != OP_LT || less->arg[0] != x->arg[2]) return 0;
+    *least = number_of(ir_e(k, less->arg[1]));
+    return isnan(*least) ? 0 : x->arg[2];
 }
 
 expr_id ir_identity(kernel *k, int m, int component, qn_dtype dtype) {

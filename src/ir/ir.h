@@ -299,6 +299,9 @@ expr_id ir_op1(kernel *k, int op, expr_id a); /* result dtype by the row's TYPES
 expr_id ir_op2(kernel *k, int op, expr_id a, expr_id b);
 expr_id ir_op3(kernel *k, int op, expr_id a, expr_id b, expr_id c);
 expr_id ir_cast(kernel *k, qn_dtype dtype, expr_id a); /* a itself when it has that dtype */
+/* where(x < least, -inf, x) of floats, and, where e is that, its x, else 0. */
+expr_id ir_cut_below(kernel *k, expr_id x, double least);
+expr_id ir_is_cut_below(const kernel *k, expr_id e, double *least);
 expr_id ir_identity(kernel *k, int m, int component, qn_dtype dtype);
 /* out = combine(a, b), and the result of a state, each with monoid_rows[m].states components. */
 void ir_combine(kernel *k, int m, const expr_id *a, const expr_id *b, expr_id *out);

@@ -62,6 +62,47 @@ static expr_id constant(lower *l, node_id n) {
     return lower_parameter(l, slot, x->dtype);
 }
 
+static const graph_node *behind_moves(const lower *l, node_id n) {
+    const graph_node *x = node_at(l->g, n);
+    while (op_rows[x->op].class_ == CLASS_MOVE || op_rows[x->op].class_ == CLASS_MARK)
+        x = node_at(l->g, x->src[0]);
+    return x;
+}
+
+/* The largest of s along one axis, or that where it is finite and a number elsewhere. */
+static bool is_largest_of(const lower *l, node_id s, node_id n) {
+    const graph_node *x = behind_moves(l, n);
+    if (x->op == OP_WHERE) {
+        const graph_node *is = node_at(l->g, x->src[0]), *size = node_at(l->g, is->src[0]);
+        if (is->op != OP_EQ || size->op != OP_ABS || size->src[0] != x->src[2]) return false;
+        if (behind_moves(l, x->src[1])->op != OP_CONST) return false;
+        x = behind_moves(l, x->src[2]);
+    }
+    int axes = 0;
+    if (x->op == OP_MAX) graph_tuple_get(l->g, x->attr, &axes);
+    return axes == 1 && x->src[0] == s;
+}
+
+/* Whether n is what a softmax takes the exponential of: a score less its row's largest, and the
+ * difference times numbers. */
+static bool is_below_largest(const lower *l, node_id n) {
+    const graph_node *x = node_at(l->g, n);
+    if (x->dtype != QN_F32 && x->dtype != QN_F64) return false;
+    for (int number = 0; x->op == OP_MUL; x = node_at(l->g, x->src[!number])) {
+        number = behind_moves(l, x->src[0])->op == OP_CONST ? 0 : 1;
+        if (behind_moves(l, x->src[number])->op != OP_CONST) return false;
+    }
+    return x->op == OP_SUB && is_largest_of(l, x->src[0], x->src[1]);
+}
+
+/* Of a kernel that sums rows by a softmax's weights, none of which is seen: e^-83 is 2^-120, and
+ * less beside the largest, 1, counts as 0. So is what a mask of -100 leaves, which would be too
+ * small for a normal float, and products of that take Intel's processors 150 cycles each. Such are
+ * quotients by sums of up to 64 neither. */
+static expr_id without_least(lower *l, expr_id d) {
+    return ir_cut_below(l->k, d, ir_e(l->k, d)->dtype == QN_F32 ? -83 : -704);
+}
+
 /* What is computed here as itself. */
 static bool is_own_root(const lower *l, node_id n) {
     return n == l->fk->root && !l->fk->piece.into;
@@ -91,6 +132,8 @@ expr_id lower_compute(lower *l, node_id n, const at *p) {
     default:
         for (int s = 0; s < x->sources; s++) arg[s] = lower_operand(l, x, s, p);
         if (x->op == OP_CAST) return ir_cast(l->k, x->dtype, arg[0]);
+        if (x->op == OP_EXP && l->fk->rows && is_below_largest(l, x->src[0]))
+            arg[0] = without_least(l, arg[0]);
         return ir_op(l->k, x->op, x->dtype, x->sources, arg);
     }
 }

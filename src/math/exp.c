@@ -40,10 +40,21 @@ math_integer math_exp_parts(const math *m, expr_id x, int offset, expr_id *e) {
     return n;
 }
 
+/* Whether x is below `least`, or -inf because it was cut off: then x is what it was before. */
+static expr_id math_is_gone(const math *m, expr_id *x, double least) {
+    double cut;
+    expr_id whole = ir_is_cut_below(m->k, *x, &cut);
+    if (whole && cut > least) {
+        *x = whole;
+        least = cut;
+    }
+    return math_lt(m, *x, math_f(m, least));
+}
+
 expr_id math_exp(const math *m, const expr_id *arg) {
     expr_id x = arg[0];
     bool f32 = m->dtype == QN_F32;
-    expr_id gone = math_lt(m, x, math_f(m, f32 ? -104 : -746));   /* already 0 */
+    expr_id gone = math_is_gone(m, &x, f32 ? -104 : -746);        /* already 0 */
     x = math_unless(m, gone, math_at_most(m, x, f32 ? 89 : 710)); /* already inf */
     math_integer n = math_nearest(m, x, math_f(m, LOG2_E), 2 * m->bias);
     expr_id r = math_fma(m, n.value, math_ln2_low(m), math_exp_rest(m, x, n));

@@ -68,12 +68,19 @@ static bool is_most(const online *p, expr_id e) {
            !x->load.dyn && !x->load.guard;
 }
 
+/* e, or what it was before what counts less than roundings was cut off: e^-69 is 2^-100. */
+static expr_id uncut(const kernel *k, expr_id e) {
+    double least = 0;
+    expr_id x = ir_is_cut_below(k, e, &least);
+    return x && least <= -69 ? x : e;
+}
+
 /* exp(c * (s - m)) with any number of factors: the difference; 0: e is no weight. */
 static expr_id difference_of(const online *p, expr_id e) {
     const ir_expr *x = ir_e(p->k, e);
     if (x->kind != EXPR_OP || (x->op != OP_EXP && x->op != OP_EXP2)) return 0;
     for (e = x->arg[0];; e = is_number(p->k, x->arg[0]) ? x->arg[1] : x->arg[0]) {
-        x = ir_e(p->k, e);
+        x = ir_e(p->k, e = uncut(p->k, e));
         if (x->kind != EXPR_OP) return 0;
         if (x->op == OP_SUB)
             return is_most(p, x->arg[1]) && !ir_expr_reads(p->k, x->arg[0], p->most) ? e : 0;
@@ -85,6 +92,9 @@ static expr_id difference_of(const online *p, expr_id e) {
 static expr_id weight_of(const online *p, expr_id e, expr_id difference) {
     const ir_expr x = *ir_e(p->k, e);
     if (x.op == OP_SUB) return difference;
+    double least;
+    expr_id whole = ir_is_cut_below(p->k, e, &least);
+    if (whole) return ir_cut_below(p->k, weight_of(p, whole, difference), least);
     if (x.op != OP_MUL) return ir_op1(p->k, x.op, weight_of(p, x.arg[0], difference));
     int number = is_number(p->k, x.arg[0]) ? 0 : 1;
     expr_id rest = weight_of(p, x.arg[!number], difference);

@@ -336,6 +336,65 @@ static void long_rows_go_by_blocks_of_keys(void) {
     qn_close(qn);
 }
 
+/* Key 1 has a weight of e^-100, key 2 one of e^`second`, the largest key one of 1, others none. */
+static void mask_on(qn_ctx *qn, bool composed, int largest, float second) {
+    enum { TIME = 400, DEPTH = 16 };
+    static float x[TIME * DEPTH], value[TIME * DEPTH], mask[TIME * TIME], got[TIME * DEPTH];
+    int64_t shape[2] = {TIME, DEPTH}, square[2] = {TIME, TIME};
+    for (int i = 0; i < TIME * TIME; i++)
+        mask[i] = i % TIME == largest ? 0 : composed ? -1e4f : -INFINITY;
+    for (int q = 0; q < TIME; q++) mask[q * TIME + 1] = -100, mask[q * TIME + 2] = second;
+    value[1 * DEPTH] = value[2 * DEPTH + 1] = 1e30f;
+    qn_tensor *zero = qn_from(qn, QN_F32, 2, shape, x), *v = qn_from(qn, QN_F32, 2, shape, value);
+    qn_tensor *m = qn_from(qn, QN_F32, 2, square, mask);
+    qn_tensor *y = qn_attention(zero, zero, v, &QN_ATTENTION_OPTIONS(.mask = m));
+    if (composed) {
+        qn_tensor *scores = qn_add(qn_matmul(zero, qn_transpose(zero, 0, 1)), m);
+        qn_tensor *weight = qn_exp(qn_sub(scores, qn_max(scores, 1, true)));
+        y = qn_div(qn_matmul(weight, v), qn_sum(weight, 1, true));
+    }
+    if (qn_read(y, got, sizeof got)) FAIL("%s", qn_error(qn));
+    double want = second < -83 ? 0 : 1e30 * exp((double)second);
+    for (int q = 0; q < TIME; q++) {
+        double first = (double)got[q * DEPTH], next = (double)got[q * DEPTH + 1];
+        if (first != 0 || !(fabs(next - want) <= 1e-5 * want))
+            FAIL("query %d: %g, %g, not 0, %g", q, first, next, want);
+    }
+}
+
+/* Where the largest of all rows is taken off, a row's own may be as small as any. */
+static void rows_below_the_largest(qn_ctx *qn) {
+    enum { TIME = 400, DEPTH = 16 };
+    static float x[TIME * DEPTH], mask[TIME], got[TIME * DEPTH];
+    for (int q = 1; q < TIME; q++) mask[q] = -100;
+    int64_t shape[2] = {TIME, DEPTH};
+    qn_tensor *zero = qn_from(qn, QN_F32, 2, shape, x);
+    qn_tensor *m = qn_from(qn, QN_F32, 2, (int64_t[]){TIME, 1}, mask);
+    qn_tensor *scores = qn_add(qn_matmul(zero, qn_transpose(zero, 0, 1)), m);
+    qn_tensor *weight = qn_exp(qn_sub(scores, qn_max(scores, QN_ALL, true)));
+    qn_tensor *y =
+        qn_div(qn_matmul(weight, qn_add(zero, qn_like(zero, 1))), qn_sum(weight, 1, true));
+    if (qn_read(y, got, sizeof got)) FAIL("%s", qn_error(qn));
+    for (int i = 0; i < TIME * DEPTH; i++)
+        if (!(fabsf(got[i] - 1) < 1e-5f)) FAIL("[%d] is %g, not 1", i, (double)got[i]);
+}
+
+/* A key whose weight is less than 2^-120 of the largest counts nothing. By blocks of keys, too,
+ * where the largest comes last: what was summed up before it counts nothing then. */
+static void weights_that_are_least_count_nothing(void) {
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu")), *streaming = open_streaming("cpu");
+    for (int composed = 0; composed < 2; composed++) {
+        mask_on(qn, composed, 0, -80);
+        mask_on(qn, composed, 399, -80);
+    }
+    rows_below_the_largest(qn);
+    mask_on(streaming, true, 0, -80);
+    mask_on(streaming, true, 399, -100);
+    CHECK_INT(onlines, 1); /* the same kernel */
+    qn_close(qn);
+    qn_close(streaming);
+}
+
 /* Tiles have no room for more than blocks of keys and queries, forward and gradients. */
 static void memory_does_not_grow_with_rows(void) {
     enum { DEPTH = 16, MOST = 1 << 14 };
@@ -370,6 +429,7 @@ int main(void) {
     RUN(several_sums_over_rows_of_scores);
     RUN(what_is_hidden_takes_no_part);
     RUN(long_rows_go_by_blocks_of_keys);
+    RUN(weights_that_are_least_count_nothing);
     RUN(memory_does_not_grow_with_rows);
     return test_end();
 }
